@@ -1,7 +1,10 @@
-"""Write a checkpoint, proved to say what the log says; delta-rs' opinion of the live files.
+"""Write a checkpoint and prove that it equals the log; compare the live files with delta-rs'.
 
-Only differences that no reader can see are allowed: the order of keys in tags and partition values,
-and null or an empty map for a file without tags.
+delta-rs writes a checkpoint in a directory of its own. Only differences that no reader can see are
+allowed: the order of keys in tags and partition values, and null or an empty map for a file without
+tags. Then the checkpoint is put like a commit, and `_last_checkpoint` is replaced.
+
+Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File"; docs/adr/0016.
 """
 
 import os
@@ -64,25 +67,22 @@ from liquidlog.storage.objects import AmbiguousPutError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# Compare our live files with those of delta-rs, an implementation that is not ours.
-#
-# The first comparison of a run covers the whole version. After that, delta-rs replays the later
-# commits on top of the files that they mention, and must arrive at our files: if paths need no
-# decoding, only live files are removed, the schema stays, and every checkpoint was compared. In all
-# other cases the whole version is compared again.
-
 _MISREAD: Final = re.compile(r"[%\\\x00-\x1f\x7f]")
 """Characters that delta-rs decodes, replaces or refuses in a table's path, even if quoted."""
-
 _PLAIN_PATH: Final = r"^([A-Za-z0-9_=-][A-Za-z0-9_.=-]*/)*[A-Za-z0-9_=-][A-Za-z0-9_.=-]*$"
 """A relative path that has one spelling, and means the same to every implementation."""
-
 _MOST_COMMITS: Final = 100
-"""For more commits than these, the whole version is compared again."""
+"""After more commits than these, the whole version is compared again."""
 
 
 class SecondOpinion:
-    """What delta-rs has agreed to in a run: a version, from which the next ones are compared."""
+    """Compares the live files of a run's versions with those of delta-rs, another implementation.
+
+    The first comparison covers the whole version. Later, delta-rs replays only the new commits, on
+    top of the files that they mention, and must arrive at our files. That suffices if paths need no
+    decoding, only live files are removed, the schema stays, and every checkpoint was compared;
+    otherwise the whole version is compared again.
+    """
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
@@ -119,7 +119,7 @@ class SecondOpinion:
             contents = self._contents_between(agreed, snapshot)
             return contents is not None and _same_replay(agreed, snapshot, contents)
         except LiquidlogError:
-            return False  # whatever is wrong, the whole comparison says it
+            return False  # the whole comparison says what is wrong
 
     def _contents_between(self, agreed: Snapshot, snapshot: Snapshot) -> tuple[bytes, ...] | None:
         listing = list_log_from(self._store, agreed.version)
@@ -285,7 +285,7 @@ def state_differences(
 def statistics_differences(
     expected: pa.ChunkedArray, found: pa.ChunkedArray, *, as_text: bool
 ) -> list[str]:
-    """Return the differences of two columns of JSON; those found may be null unless `as_text`."""
+    """Return the differences of two columns of JSON; `found` may be null unless `as_text`."""
     same = pc.fill_null(pc.equal(expected, found), fill_value=False)
     neither = pc.and_(expected.is_null(), found.is_null())
     other = pc.invert(pc.or_(same, neither))
@@ -360,13 +360,6 @@ def _value(text: str) -> object:
         return text
 
 
-# Make a checkpoint: delta-rs writes it in a directory of its own, we compare and publish it
-#
-# The checkpoint is put like a commit once it has been proved equal to the log, and then
-# `_last_checkpoint` is replaced.
-#
-# Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File"; docs/adr/0016.
-
 _log: Final = Log(__name__)
 
 _FLOOR: Final = (1, 6, 6)
@@ -389,7 +382,7 @@ class Checkpointed:
 def write_checkpoint(
     store: TableStore, version: int, *, now_ms: int, publish: bool = True
 ) -> Checkpointed:
-    """Write a checkpoint of a version, unless it has one; without `publish`, only try."""
+    """Write a checkpoint of a version, unless it has one; without `publish`, only prove it."""
     snapshot, segment = load_segment(store, version)
     count = snapshot.files.num_rows
     began = time.perf_counter()
@@ -413,7 +406,7 @@ def write_checkpoint(
     if not publish:
         return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
     if not _publish(store, name, content):
-        # Another writer was faster, or the checkpoint there could not be read when we looked.
+        # Another writer was faster, or the checkpoint there could not be read before.
         read_checkpoint(store, [name])
         return Checkpointed(version=version, created=False, files=count)
     named = hinted_version(store)
@@ -438,12 +431,12 @@ def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: P
         (target / name).write_bytes(content)
 
 
-# delta-rs opens no table that a catalog manages: it gets a copy of the log without that feature,
-# and its checkpoint gets the feature back.
-
-
 def _with_protocol(name: str, content: bytes, change: Callable[[Protocol], Protocol]) -> bytes:
-    """Return a file of the log with its protocol actions changed, all else as it is."""
+    """Return a file of the log with changed protocol actions.
+
+    delta-rs opens no table that a catalog manages: it gets a copy of the log without that feature,
+    and its checkpoint gets the feature back.
+    """
     if name.startswith(f"{SIDECAR_DIR}/"):
         return content
     if not name.endswith(".parquet"):
@@ -456,7 +449,7 @@ def _with_protocol(name: str, content: bytes, change: Callable[[Protocol], Proto
     there = table["protocol"].combine_chunks()
     rows = np.flatnonzero(np.asarray(there.is_valid()))
     if not len(rows):
-        return content  # a part of a checkpoint, of which another has the protocol
+        return content  # another part of the checkpoint has the protocol
     row = int(rows[0])
     protocol = msgspec.convert(there[row].as_py(), Protocol)
     changed = pa.array([msgspec.to_builtins(change(protocol))], there.type)
@@ -469,8 +462,7 @@ def _with_protocol(name: str, content: bytes, change: Callable[[Protocol], Proto
 
 
 def _write(directory: Path, version: int) -> None:
-    # Every committing operation imports this module, but only one commit in many writes a
-    # checkpoint.
+    # Only one commit in many writes a checkpoint.
     from deltalake import DeltaTable
 
     found = tuple(int(part) for part in installed_version("deltalake").split(".")[:3])

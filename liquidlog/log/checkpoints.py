@@ -1,8 +1,10 @@
 """Read a checkpoint into the table's state; refuse implausible files, which may hold terabytes.
 
 Before anything is decoded, the rows and bytes that the footer claims are compared with the file's
-size. If text could still grow beyond bounds, the length of every text is measured, in dictionaries,
-which hold a repeated value once.
+size. If text could still grow beyond bounds, the length of every text is measured while it is in
+dictionaries, which hold a repeated value once.
+
+Source: PROTOCOL.md, "Checkpoints", "Checkpoint Schema", "V2 Spec", "Per-file Statistics".
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,16 +71,13 @@ from liquidlog.storage.files import Source, TableStore
 
 _ROWS_PER_BYTE: Final = 8
 _ROWS_ALWAYS: Final = 1 << 16
-"""Most rows per stored byte, and rows always accepted: even compressed, a row takes some bytes."""
-
+"""Most rows per stored byte, besides rows that are always accepted: each row takes some bytes."""
 _PAGES_RATIO: Final = 1024
 _TEXT_RATIO: Final = 64
 _BYTES_ALWAYS: Final = 1 << 26
-"""Decoded bytes that are always accepted, and how many more each stored byte may decode to."""
-
+"""How many bytes each stored byte may decode to, besides bytes that are always accepted."""
 _MEASURED_BYTES: Final = 1 << 24
 """Text of larger files is not measured: they fill the sender's disk before our memory."""
-
 _GROWING: Final = frozenset({"DELTA_BYTE_ARRAY"})
 """Encodings, besides dictionaries, in which a value can repeat its predecessor."""
 
@@ -130,17 +129,11 @@ def _length(array: pa.Array) -> int:
     if pa.types.is_list(array.type):
         return _length(array.values)
     if pa.types.is_struct(array.type):
-        # Flattening makes the required fields of a null struct null. Otherwise they would be values
+        # Flattened, the required fields of a null struct are null. Otherwise they would be values
         # that point into a dictionary, which may be empty.
         return sum(map(_length, array.flatten()))
     return 0
 
-
-# The adds in a Parquet file of a checkpoint, read in batches
-#
-# Each batch is reduced to what the caller needs before the next one is read.
-#
-# Source: PROTOCOL.md, "Checkpoint Schema".
 
 Read = TypeVar("Read")
 
@@ -156,8 +149,8 @@ def read_adds(
 ) -> list[Read]:
     """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
-    Adds have the `fields` (paths below `add`) that the file has, without bounds that another
-    calendar may have moved.
+    Adds have those `fields` (paths below `add`) that the file has, without bounds that another
+    calendar may have moved. Each batch is converted before the next one is read.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
@@ -247,10 +240,6 @@ def _has_field(kind: pa.DataType, path: Path) -> bool:
     return True
 
 
-# File actions in the Parquet files of a checkpoint as rows of FILES_SCHEMA
-#
-# Source: PROTOCOL.md, "Checkpoint Schema".
-
 _MAP: Final = pa.map_(pa.string(), pa.string())
 
 _ADD_FIELDS: Final[tuple[Path, ...]] = (
@@ -300,8 +289,7 @@ def _files(adds: pa.StructArray) -> pa.Table:
     }
     arrays = [pc.cast(columns[f.name], f.type) for f in FILES_SCHEMA]
     files = pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
-    # Parquet does not check that text is UTF-8; invalid text would fail later, when it becomes a
-    # str.
+    # Parquet does not check that text is UTF-8; invalid text would fail later.
     files.validate(full=True)
     return files
 
@@ -326,10 +314,6 @@ def _deletion_vectors(adds: pa.StructArray) -> pa.Array:
     )
 
 
-# Read checkpoints of every kind into state: classic, multi-part, and V2 with its sidecars
-#
-# Source: PROTOCOL.md, "Checkpoints", "V2 Spec".
-
 _ACTIONS: Final[Mapping[str, tuple[type, str]]] = {
     "protocol": (Protocol, "minReaderVersion"),
     "metaData": (Metadata, "id"),
@@ -337,7 +321,7 @@ _ACTIONS: Final[Mapping[str, tuple[type, str]]] = {
     "txn": (SetTransaction, "appId"),
     "sidecar": (Sidecar, "path"),
 }
-"""The kinds of actions beside files, each with a field that is never null."""
+"""The kinds of actions besides files, each with a field that is never null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +364,7 @@ def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
 
 
 def _joined(parts: Sequence[tuple[pa.Table, Statistics]]) -> tuple[pa.Table, Statistics]:
-    """Return the files of several pieces as one table, with statistics rows renumbered to match."""
+    """Return the files of several pieces as one table; their statistics rows are renumbered."""
     # Only one piece may have statistics as text: the top-level file of a checkpoint in JSON.
     pieces = sorted(parts, key=lambda part: len(part[1].texts))
     first = 0
@@ -413,7 +397,8 @@ def _read(store: TableStore, name: str) -> _Part:
     is_partial = bool(actions["sidecar"]) or (named is not None and named.parts > 1)
     if has_adds or not is_partial:
         own = _parquet_files(store, name)
-    files, statistics = _with_sidecars(own, store, actions["sidecar"])
+    sidecars = (_read_sidecar(store, sidecar) for sidecar in actions["sidecar"])
+    files, statistics = _joined([own, *sidecars])
     rare = [action for kind in _ACTIONS if kind != "sidecar" for action in actions[kind]]
     return replay_tail([(0, rare)]), files, statistics
 
@@ -424,26 +409,20 @@ def _read_json(store: TableStore, name: str) -> _Part:
         raise CorruptLogError(log_path(name), "is not there any more")
     lines = [line for line in content.split(b"\n") if line.strip()]
     actions = tuple(action for line in lines if (action := decode_line(line)) is not None)
-    sidecars = [sidecar for line in lines if (sidecar := decode_sidecar_line(line)) is not None]
+    sidecars = (sidecar for line in lines if (sidecar := decode_sidecar_line(line)) is not None)
     state = replay_tail([(0, actions)])
     # A checkpoint does not know which commit added a file.
     files = tail_files(state)
     unknown = pa.nulls(files.num_rows, pa.int64())
     files = files.set_column(files.schema.get_field_index("version"), "version", unknown)
     texts = pa.chunked_array([tail_statistics(state)])
-    files, statistics = _with_sidecars((files, Statistics(texts=texts)), store, sidecars)
-    return state, files, statistics
+    others = (_read_sidecar(store, sidecar) for sidecar in sidecars)
+    return state, *_joined([(files, Statistics(texts=texts)), *others])
 
 
 def _parquet_files(store: TableStore, name: str) -> tuple[pa.Table, Statistics]:
     files = live_files(lambda: store.open_log(name))
     return files, Statistics((CheckpointFile(name, files.num_rows),))
-
-
-def _with_sidecars(
-    files: tuple[pa.Table, Statistics], store: TableStore, sidecars: Sequence[Sidecar]
-) -> tuple[pa.Table, Statistics]:
-    return _joined([files, *(_read_sidecar(store, sidecar) for sidecar in sidecars)])
 
 
 def _read_sidecar(store: TableStore, sidecar: Sidecar) -> tuple[pa.Table, Statistics]:
@@ -498,10 +477,6 @@ def _plain(value: Any, data_type: pa.DataType) -> Any:  # noqa: ANN401  maps arr
     return [_plain(child, data_type.value_type) for child in value]
 
 
-# Bounds of the live files, read on demand and only for the requested columns
-#
-# Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
-
 _TEXT: Final = ("stats",)
 _PARSED: Final = "stats_parsed"
 
@@ -510,7 +485,7 @@ _FEW_SHARE: Final = 0.1
 
 
 def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns` per row of `snapshot.files`; JSON goes before structs."""
+    """Return the bounds of `columns` per row of `snapshot.files`; JSON takes precedence."""
     if not columns:
         return Bounds(columns=(), num_records=num_records(snapshot.files))
     rows = one_array(snapshot.files["statistics_row"])
@@ -580,11 +555,7 @@ def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:
 def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:
     return Bounds(
         columns=tuple(
-            ColumnBounds(
-                low=pc.if_else(mask, one.low, other.low),
-                high=pc.if_else(mask, one.high, other.high),
-                null_count=pc.if_else(mask, one.null_count, other.null_count),
-            )
+            ColumnBounds(*(pc.if_else(mask, *pair) for pair in zip(one, other, strict=True)))
             for one, other in zip(yes.columns, no.columns, strict=True)
         ),
         num_records=pc.if_else(mask, yes.num_records, no.num_records),
@@ -598,10 +569,6 @@ def _at(value: pa.Array, path: Path, wanted: pa.DataType) -> pa.Array:
         value = pc.struct_field(value, part)
     return cast_where_possible(value, wanted)
 
-
-# Statistics of chosen live files as the protocol's JSON
-#
-# Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 
 _FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -657,14 +624,10 @@ def rendered_statistics(parsed: Mapping[str, Any]) -> str:
 
 
 def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics struct
-    match value:
-        case dict():
-            return {key: _present(child) for key, child in value.items() if child is not None}
-        case _:
-            return json_scalar(value, timespec="milliseconds")
+    if isinstance(value, dict):
+        return {key: _present(child) for key, child in value.items() if child is not None}
+    return json_scalar(value, timespec="milliseconds")
 
-
-# The adds of live files as they stand in the log, with fields that this project does not know
 
 _Document = dict[str, msgspec.Raw]
 
@@ -672,7 +635,7 @@ _Document = dict[str, msgspec.Raw]
 def original_adds(
     store: TableStore, snapshot: Snapshot, files: pa.Table
 ) -> Sequence[Mapping[str, msgspec.Raw]]:
-    """Return the newest add of each file as raw JSON by field, as far as commits have it."""
+    """Return the newest add of each file as raw JSON by field, with unknown fields of commits."""
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
     found = {version: _raw_adds(store, version) for version in versions}

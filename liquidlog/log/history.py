@@ -97,19 +97,16 @@ def _strings(values: Any) -> dict[str, str | None] | None:  # noqa: ANN401  JSON
     }
 
 
-# Find the version that a table had at a given time
-#
-# From the version that enabled in-commit timestamps on, commits carry their own, strictly
-# increasing times. Before that, a commit's time is its file's time, moved past the previous
-# commit's where clocks ran backwards.
-#
-# Source: PROTOCOL.md, "In-Commit Timestamps"; Delta Spark, DeltaHistoryManager.
-
 _ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 
 
 def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
-    """Return the last version committed at or before a time (ms since the epoch)."""
+    """Return the last version committed at or before a time (ms since the epoch).
+
+    Once in-commit timestamps are enabled, commits have their own, strictly increasing times. Before
+    that, a commit's time is its file's time, moved past the previous commit's if clocks ran back.
+    Source: PROTOCOL.md, "In-Commit Timestamps"; Delta Spark, DeltaHistoryManager.
+    """
     commits = _loadable(list_log(store))
     own = _first_with_own_time(newest)
     time_of: Callable[[LogFile], int]
@@ -159,13 +156,8 @@ def _own_time(store: TableStore, file: LogFile) -> int:
     return time_ms
 
 
-# Tombstones: removed files that the log still names, so that VACUUM keeps them
-#
-# Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
-
-
 class Removed(NamedTuple):
-    """A removed file: its canonical path, its deletion vector, and when, None if nobody says."""
+    """A removed file: canonical path, deletion vector, and when; None if that is not recorded."""
 
     path: str
     vector: DeletionVector | None
@@ -175,7 +167,11 @@ class Removed(NamedTuple):
 def tombstones(
     store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
-    """Return files removed after `since_ms` by a version's log; `sidecars` are Parquet files."""
+    """Return the files that a version's log removed after `since_ms` and still names.
+
+    VACUUM keeps them. `sidecars` are Parquet files. Source: PROTOCOL.md, "Add File and Remove
+    File".
+    """
     own = () if segment.checkpoint is None else segment.checkpoint.names
     removed = removed_files(store, {*own, *sidecars})
     for commit in read_commits(store, [file.version for file in segment.commits]):
@@ -226,15 +222,14 @@ def _removed(store: TableStore, name: str) -> Iterator[Removed]:
                 yield Removed(canonical_path(remove["path"]), vector, removed_ms)
 
 
-# Which of some files the retained log still names, and which of them its versions still need.
-#
-# This is the last check before files are deleted. Files are compared by the last part of their
-# path, without regard to the case of ASCII letters, since logs spell directories in several ways.
-# Only a file in a directory of the table is compared by its whole path, if the log has it relative.
+# The last check before files are deleted: does the retained log name them, do its versions need
+# them? Files are compared by the last part of their path, ignoring the case of ASCII letters,
+# because logs spell directories in several ways. Only a file in a directory of the table is
+# compared by its whole path, if the log has it relative.
 
 _DIRECTORIES: Final = "^.*/"
 _ALWAYS_MS: Final = 1 << 62
-"""After every time; stands for an unknown time of removal."""
+"""Later than every time; stands for an unknown time of removal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +261,7 @@ def needed_files(
     """Return the files that are needed by versions that were the newest at `since_ms` or later.
 
     They are live, removed since, or change data of commits since. A file was removed at the later
-    of its action's time and its commit's. With `by_name`, last parts of paths are compared alone.
+    of two times: the action's and the commit's. With `by_name`, only last parts of paths count.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)
@@ -277,7 +272,9 @@ def needed_files(
     recent: list[int] = []
     time_ms = 0
     for commit in read_commits(store, versions):
-        time_ms = max(time_ms, _time_ms(commit, listing))
+        file = listing.commits.get(commit.version)
+        file_ms = _ALWAYS_MS if file is None else _file_ms(file.modification_time_ms)
+        time_ms = max(time_ms, file_ms, commit.info.in_commit_timestamp or 0)
         if time_ms >= since_ms:
             recent.append(commit.version)
         _take_removed(commit, time_ms, since_ms, wanted, (needed, expired))
@@ -307,12 +304,6 @@ def _take_removed(
             removed_ms = max(time_ms, action.deletion_timestamp or 0)
             paths = wanted.among(action.path, action.deletion_vector)
             (needed if removed_ms >= since_ms else expired).update(paths)
-
-
-def _time_ms(commit: Commit, listing: LogListing) -> int:
-    file = listing.commits.get(commit.version)
-    file_ms = _ALWAYS_MS if file is None else _file_ms(file.modification_time_ms)
-    return max(file_ms, commit.info.in_commit_timestamp or 0)
 
 
 def _file_ms(modification_time_ms: int) -> int:
@@ -346,7 +337,7 @@ class _Wanted:
     def of(cls, paths: Collection[str], *, by_name: bool = False) -> "_Wanted":
         found: dict[str, tuple[str, ...]] = {}
         for path in paths:
-            name = _lower(_last_part(path))
+            name = _name(path)
             found[name] = (*found.get(name, ()), path)
         return cls(found, vector_codes(found), by_name)
 
@@ -360,14 +351,11 @@ class _Wanted:
             name = self.codes.get(vector.path_or_inline_dv[-ENCODED_UUID_CHARS:])
             yield from self.paths.get(name or "", ())
         else:
-            name = _lower(_last_part(unquote(vector.path_or_inline_dv)))
-            yield from self.paths.get(name, ())
+            yield from self.paths.get(_name(unquote(vector.path_or_inline_dv)), ())
 
     def _called(self, path: str) -> Iterator[str]:
-        found = self.paths.get(_lower(_last_part(path)))
-        if found is None:
-            return
-        whole = _lower(path) if is_below_table(path) and not self.by_name else None
+        found = self.paths.get(_name(path), ())
+        whole = _lower(path) if found and is_below_table(path) and not self.by_name else None
         for one in found:
             if whole is None or "/" not in one or _lower(one) == whole:
                 yield one
@@ -414,5 +402,5 @@ def _lower(path: str) -> str:
     return path.lower() if path.isascii() else path.translate(_LOWER)
 
 
-def _last_part(path: str) -> str:
-    return path.rpartition("/")[2]
+def _name(path: str) -> str:
+    return _lower(path.rpartition("/")[2])

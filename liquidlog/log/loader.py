@@ -1,9 +1,9 @@
 """The read path, top to bottom: address, list, read, replay, Snapshot.
 
 `_last_checkpoint` may be stale, missing or damaged. A listing that starts at its version is used
-only if it has a complete checkpoint; else the whole directory is listed.
+only if it has a complete checkpoint; otherwise the whole directory is listed.
 
-Compacted log files are ignored, since engines lose information in them: see docs/adr/0017.
+Compacted log files are ignored, because engines lose information in them: see docs/adr/0017.
 """
 
 import os
@@ -91,9 +91,7 @@ _PREFERENCE: Final = (
 """The order in which checkpoints of one version are tried; all have the same state."""
 
 _VERSIONS: Final = 10**VERSION_DIGITS
-
 _NAMED: Final = 5
-
 _MOST_COMMITS: Final = 5_000
 _MOST_COMMIT_BYTES: Final = 256 << 20
 """The most commits that are read where the newest ones suffice."""
@@ -111,13 +109,12 @@ class Checkpoint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its files in the log directory."""
         return tuple(file.name for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files of one version: `commits` have no gaps; `last_commit` is that of `version`."""
+    """The files of one version; `commits` have no gaps, and `last_commit` is the last of them."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -126,7 +123,7 @@ class LogSegment:
 
     @property
     def mark(self) -> LogFile | None:
-        """The file that tells this version from the same version of another log."""
+        """The file by which this version differs from the same version of another log."""
         if self.last_commit is None and self.checkpoint is not None:
             return self.checkpoint.files[0]
         return self.last_commit
@@ -229,7 +226,7 @@ def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSeg
 
 def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
     def one_checkpoint(file: LogFile) -> tuple[int, str, int, str]:
-        # Every V2 checkpoint has a unique name; the parts of a multi-part one share `parts`.
+        # A V2 checkpoint has a unique name; the parts of a multi-part checkpoint share `parts`.
         alone = file.name if file.kind is LogFileKind.V2_CHECKPOINT else ""
         return file.version, file.kind.value, file.parts, alone
 
@@ -244,9 +241,8 @@ def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) ->
     first = 0 if checkpoint is None else checkpoint.version + 1
     wanted = range(first, target + 1)
     # A file name can claim any version, so a range longer than the log is never iterated.
-    if target + 1 - first > len(listing.commits):
-        return None
-    if any(version not in listing.commits for version in wanted):
+    is_longer = len(wanted) > len(listing.commits)
+    if is_longer or any(version not in listing.commits for version in wanted):
         return None
     commits = tuple(listing.commits[version] for version in wanted)
     return LogSegment(target, checkpoint, commits, listing.commits.get(target))
@@ -313,15 +309,6 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
         yield next((line.info for line in lines if line.info is not None), {})
 
 
-def read_selected(
-    store: TableStore, versions: Sequence[int], lines: re.Pattern[bytes]
-) -> Iterator[Commit]:
-    """Yield the commits of `versions` with only the actions whose `lines` match at the start."""
-    for version, content in _contents(store, versions):
-        chosen = b"\n".join(line for line in content.split(b"\n") if lines.match(line))
-        yield parse_commit(chosen, version)
-
-
 def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[str]:
     """Yield the encoded paths of change data files that commits name."""
     for version, content in _contents(store, versions):
@@ -384,8 +371,6 @@ def _decoded(
             yield found
 
 
-# From an address to a Snapshot, and on to newer ones
-
 _log: Final = Log(__name__)
 
 
@@ -406,7 +391,7 @@ def open_store(
 
 
 def _in_catalog(uri: str, options: StorageOptions) -> TableStore:
-    """Return the store of a table that a catalog has by name; its storage is the catalog's word."""
+    """Return the store of a table in a catalog, which says where its files are."""
     named = NamedTable.at(uri)
     state = named.load()
     location = table_address(state.metadata.location)
@@ -444,8 +429,7 @@ def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapsho
     except (CorruptLogError, VersionNotFoundError) as error:
         if recent.whole:
             raise
-        text = "%s: the end of the log is not enough (%s); all of it is listed"
-        _log.info(text, store.uri, error)
+        _log.info("%s: the end of the log is not enough (%s); list it all", store.uri, error)
         loaded = _load_listed(store, list_log(store), version)
     _say_read(*loaded, ms_since(began))
     return loaded
@@ -472,8 +456,7 @@ def _load_listed(
         try:
             checkpoint = _checkpoint(store, segment)
         except CorruptLogError as error:
-            text = "%s: a checkpoint is passed over, an older state is read: %s"
-            _log.warning(text, store.uri, error)
+            _log.warning("%s: a checkpoint is ignored, an older one is read: %s", store.uri, error)
             continue  # an older checkpoint, or all commits, may still give the version
         return _load(store, segment, checkpoint), segment
     last = segments[-1]
@@ -487,15 +470,15 @@ def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Comm
 
 
 def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
-    """Do as `advance` does, but refuse a log that has been replaced since."""
+    """Do the same as `advance`, but refuse a log that has been replaced since."""
     listing = list_log_from(store, snapshot.version)
     same = _is_of(snapshot, listing)
-    # That the marked file is missing proves nothing, since old commits are cleaned up.
+    # If the marked file is missing, that proves nothing, because old commits are cleaned up.
     has_another = (
         not same and snapshot.mark is not None and listing.called(snapshot.mark.name) is not None
     )
     if has_another or (not same and listing.newest < snapshot.version):
-        detail = f"version {snapshot.version} is no longer the one that this change was made for"
+        detail = f"version {snapshot.version} is not the version that this change was made for"
         raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     newest, commits = _advanced(store, snapshot, listing, same=same)
     if not same and newest.metadata.id != snapshot.metadata.id:
@@ -511,7 +494,7 @@ def require_same_table(snapshot: Snapshot, table_id: str) -> None:
 
 
 def _other_table(opened: str, found: str) -> str:
-    return f"the table was replaced: it has the id {found}, the one that was opened {opened}"
+    return f"the table was replaced: it has the id {found}, the opened table has {opened}"
 
 
 def _advanced(
@@ -634,28 +617,27 @@ def _timestamp_ms(
     return max((file.modification_time_ms for file in files), default=0)
 
 
-# A table's past schemas and clustering columns, as far back as the log goes
-
 _DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)"\s*:')
 
 
 def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
     """Return the commits up to `newest` that changed metadata or domains, oldest first.
 
-    Each has only these and its commitInfo; the oldest loadable version may come first as a commit.
+    Each commit has only these actions and its commitInfo. If commits are missing, the oldest
+    loadable version comes first, as a commit.
     """
     listing = list_log(store)
     first = newest.version + 1
     while first - 1 in listing.commits:
         first -= 1
-    versions = range(first, newest.version + 1)
-    found = tuple(
-        commit
-        for commit in read_selected(store, versions, _DEFINING)
-        if any(not isinstance(action, CommitInfo) for action in commit.actions)
-    )
+    found = []
+    for version, content in _contents(store, range(first, newest.version + 1)):
+        chosen = b"\n".join(line for line in content.split(b"\n") if _DEFINING.match(line))
+        commit = parse_commit(chosen, version)
+        if any(not isinstance(action, CommitInfo) for action in commit.actions):
+            found.append(commit)
     if first == 0:
-        return found
+        return tuple(found)
     oldest = min((c.version for c in listing.checkpoints), default=newest.version)
     start = load_snapshot(store, oldest)
     known = Commit(oldest, (CommitInfo(), start.metadata, *start.domains.values()))

@@ -1,9 +1,9 @@
 """A table whose versions a catalog ratifies, behind the contract of every table's store.
 
-A commit is staged under a name of its own, and is a version once the catalog ratified it. It is
-then published: copied to the name that the version has in the log. A listing is what the catalog
-says: staged commits that it ratified stand for their versions, and files of later versions do not
-count. So all that reads a log reads a managed table without knowing it.
+A commit is staged under a unique name, and becomes a version when the catalog ratifies it. Then it
+is published: copied to the version's name in the log. A listing follows the catalog: ratified
+staged commits stand for their versions, and files of later versions do not count. So every reader
+of a log can read a managed table.
 
 Source: PROTOCOL.md, "Catalog-managed tables"; unitycatalog, ManagedTablesSpec.md. docs/adr/0030.
 """
@@ -48,22 +48,22 @@ from liquidlog.storage.unity import (
 _log: Final = Log(__name__)
 
 _CLUSTERING_DOMAIN: Final = "delta.clustering"
-"""The one domain that the catalog keeps beside the log."""
+"""The only domain that the catalog keeps a copy of."""
 _ASKED: Final = 4
-"""How often a commit without an answer is proposed, always under the name of one staged file."""
+"""How often a commit without an answer is proposed, always with the same staged file."""
 _FULL: Final = "ResourceExhaustedException"
 """The catalog keeps no more unpublished commits of the table."""
 _FIRST_SERVER_ERROR: Final = 500
 _MAY_STAND: Final = frozenset({408, 409, 429})
-"""Statuses after which the catalog is asked what became of a commit."""
+"""After these statuses, the catalog is asked whether it ratified the commit."""
 _KEPT: Final = ("delta.enableInCommitTimestamps", "io.unitycatalog.tableId")
-"""Properties that stay as they are while a catalog manages the table."""
+"""Properties that may not change while a catalog manages the table."""
 
 
 class ManagedTableStore(TableStore):
     """A table that a catalog manages: `files` is its directory, `named` its place in the catalog.
 
-    What the catalog said last is kept for the reads after a listing, which belong to it.
+    The catalog's last answer is kept, because reads after a listing belong to that listing.
     """
 
     is_managed = True
@@ -81,17 +81,16 @@ class ManagedTableStore(TableStore):
 
     @property
     def location(self) -> str:
-        """The table's directory, which the catalog chose."""
         return self._files.location
 
     def require_writable(self) -> None:
-        """Refuse a storage that does not put commits whole; its credentials may write from now."""
+        """Refuse a storage that does not put commits whole; from now, ask for rights to write."""
         self._vended.operation = "READ_WRITE"
         self.storage.fresh()
         self._files.require_writable()
 
     def note_properties(self, properties: Mapping[str, str]) -> None:
-        """Hear which properties the log has: the catalog may have others, which stay."""
+        """Note the properties of the log: the catalog may have others, which stay."""
         self._properties = properties
 
     def require_permitted(self, operation: Maintenance) -> None:
@@ -117,7 +116,7 @@ class ManagedTableStore(TableStore):
         return (note,)
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """Return the files of the versions that exist now, each listed as it was at first."""
+        """Return the files of the versions that exist now, each as it was listed first."""
         self._load()
         files = self._files.list_log(first_version)
         if files is None:
@@ -131,27 +130,26 @@ class ManagedTableStore(TableStore):
         return tuple(self._as_listed(found[name]) for name in sorted(found))
 
     def _as_listed(self, file: LogFile) -> LogFile:
-        """Return a file as it was listed first: publishing a version does not change it."""
+        """Return a file as it was listed first, so that publishing does not change it."""
         first = self._listed.setdefault(file.name, file)
         return first if first.size_bytes == file.size_bytes else file
 
     def read_log(self, name: str) -> bytes | None:
-        """Return the content of a log file, of a staged one for a version that is not published."""
         return self.read_logs([name])[0]
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """Return the contents of log files, as read_log does."""
+        """Return the contents of log files; of a staged file if a version is not published."""
         places = [self._place_of(name) for name in names]
         there = [place for place in places if place is not None]
         contents = dict(zip(there, self._files.read_logs(there), strict=True))
         for name, place in zip(names, places, strict=True):
-            # A staged commit may be published, and deleted, since the catalog was asked.
+            # A staged commit may have been published, and deleted, since the listing.
             if place is not None and place != name and contents[place] is None:
                 contents[place] = self._files.read_log(name)
         return tuple(None if place is None else contents[place] for place in places)
 
     def _place_of(self, name: str) -> str | None:
-        """Return the file of the log with a name's content, None for a version that is none."""
+        """Return the file that has a log file's content, None for a version that does not exist."""
         file = parse_log_file(name, 0, 0)
         if file is None or file.kind is not LogFileKind.COMMIT:
             return name
@@ -165,21 +163,18 @@ class ManagedTableStore(TableStore):
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         """Stage, propose and publish a commit; create any other file."""
         file = parse_log_file(name, 0, 0)
-        if file is None:
-            return self._files.put_log_if_absent(name, content)
-        if file.kind is not LogFileKind.COMMIT:
+        if file is not None and file.kind is LogFileKind.COMMIT:
+            return self._propose(file.version, content)
+        if file is not None:
             self._note_published()
             if file.version in self._tail and file.version > self._published:
                 raise StorageError(log_path(name), "its version is not published yet")
-            return self._files.put_log_if_absent(name, content)
-        return self._propose(file.version, content)
+        return self._files.put_log_if_absent(name, content)
 
     def replace_log(self, name: str, content: bytes) -> None:
-        """Replace a log file in the directory."""
         self._files.replace_log(name, content)
 
     def open_log(self, name: str) -> Source:
-        """Open a log file in the directory."""
         return self._files.open_log(name)
 
     def temporaries(self) -> tuple[str, ...]:
@@ -187,7 +182,7 @@ class ManagedTableStore(TableStore):
         return (*self._files.temporaries(), *self._lost())
 
     def _lost(self) -> Iterator[str]:
-        """Yield staged commits whose version is another one's, so that they never become one."""
+        """Yield staged commits that will never be a version, because another commit is."""
         self._load()
         for name in sorted(entries(self.data_path(log_path(STAGED_DIR)), self.storage) or ()):
             number = name.partition(".")[0]
@@ -202,8 +197,6 @@ class ManagedTableStore(TableStore):
             if lost:
                 yield log_path(place)
 
-    # What the catalog says
-
     def _load(self) -> CatalogTable:
         state = self._named.load()
         self._take(state)
@@ -213,7 +206,8 @@ class ManagedTableStore(TableStore):
         found = state.metadata.table_uuid
         if found != self._table_id:
             detail = (
-                f"the table was replaced: its id is {found}, that of the opened {self._table_id}"
+                f"the table was replaced: it has the id {found}, the opened table has"
+                f" {self._table_id}"
             )
             raise TableReplacedError(self.uri, detail)
         commits = state.commits or ()
@@ -221,8 +215,6 @@ class ManagedTableStore(TableStore):
             raise StorageError(self.uri, "the catalog's answer does not say which versions exist")
         self._state, self._latest = state, state.latest_table_version
         self._tail = {one.version: one for one in commits if one.version <= self._latest}
-
-    # A commit is staged, proposed, and published once it is ratified
 
     def _propose(self, version: int, content: bytes) -> bool:
         if version > self._latest + 1:
@@ -241,7 +233,7 @@ class ManagedTableStore(TableStore):
         try:
             self._publish({version: content})
         except (StorageError, CorruptLogError, AmbiguousPutError) as error:
-            # Nobody's loss: who commits next tries again.
+            # Nothing is lost: the next commit tries again.
             _log.warning("%s: a ratified commit is not published yet: %s", self.uri, error)
         return True
 
@@ -252,7 +244,7 @@ class ManagedTableStore(TableStore):
             self._files.put_log_if_absent(place, content)
         except AmbiguousPutError:
             _log.info("the put of %s is read back", place)
-        # The catalog does not look whether the file is there.
+        # The catalog does not check that the file exists.
         if self._files.read_log(place) != content:
             raise AmbiguousPutError(f"{place} could not be staged")
         return RatifiedCommit(
@@ -264,7 +256,7 @@ class ManagedTableStore(TableStore):
         )
 
     def _is_ratified(self, commit: RatifiedCommit, actions: "_Actions") -> bool:
-        """Return whether the catalog ratified a commit, asked for it until that is known."""
+        """Return whether the catalog ratified a commit, proposed until that is known."""
         detail = ""
         for _ in range(_ASKED):
             try:
@@ -280,11 +272,11 @@ class ManagedTableStore(TableStore):
             if ratified is not None:
                 return ratified.file_name == commit.file_name
             if self._latest >= commit.version:
-                return False  # published since; whose it is, its content says
+                return False  # published since; its content says whose commit it is
         raise AmbiguousPutError(detail)
 
     def _ask_for(self, commit: RatifiedCommit, actions: "_Actions") -> str:
-        """Propose a commit once; return why its fate must be looked up, "" if it is ratified."""
+        """Propose a commit once; return "" if it is ratified, else why that is not known."""
         try:
             proposed = {"action": "add-commit", "commit": msgspec.to_builtins(commit)}
             state = self._update(proposed, *_updates(self._state, self._properties, actions))
@@ -308,10 +300,10 @@ class ManagedTableStore(TableStore):
         try:
             self._take(self._update())
         except (Refusal, Unanswered) as error:
-            _log.info("%s: what is published could not be reported: %s", self.uri, error)
+            _log.info("%s: published versions could not be reported: %s", self.uri, error)
 
     def _update(self, *updates: Mapping[str, Any]) -> CatalogTable:
-        """Ask for updates, and report what is published in the same request."""
+        """Request updates, and report the published versions in the same request."""
         if self._published in self._tail:
             name = "set-latest-backfilled-version"
             updates = (*updates, {"action": name, "latest-published-version": self._published})
@@ -333,7 +325,7 @@ class ManagedTableStore(TableStore):
             self._published = version
 
     def _note_published(self) -> None:
-        """See which ratified commits others have published, as they are: these may be reported."""
+        """Note which ratified commits others have published unchanged: these may be reported."""
         for version, commit in sorted(self._tail.items()):
             if version <= self._published:
                 continue
@@ -346,12 +338,9 @@ class ManagedTableStore(TableStore):
         """Return whether a version is published; refuse one with another content."""
         found = self._files.read_log(commit_name(version))
         if found not in {None, content}:
-            detail = "is not the commit that the catalog ratified, which a report would lose"
+            detail = "is not the commit that the catalog ratified; a report would lose that commit"
             raise CorruptLogError(log_path(commit_name(version)), detail)
         return found is not None
-
-
-# What a commit says that the catalog keeps beside the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +372,7 @@ def _actions(content: bytes) -> _Actions:
 def _updates(
     state: CatalogTable, before: Mapping[str, str], actions: _Actions
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return what must travel with a commit that changes more than files."""
+    """Return the updates that must accompany a commit that changes more than files."""
     found: list[Mapping[str, Any]] = []
     if actions.metadata is not None:
         found.extend(_metadata_updates(state, before, actions.metadata))
@@ -395,19 +384,15 @@ def _updates(
         }
         found.append({"action": "set-protocol", "protocol": protocol})
     if (domain := actions.clustering) is not None:
-        changed = {domain.domain: _clustering_of(domain)}
+        name = "clusteringColumns"  # the only part of the domain that the catalog accepts
+        columns = msgspec.json.decode(domain.configuration or "{}").get(name, [])
+        changed = {domain.domain: {name: columns}}
         found.append(
             {"action": "remove-domain-metadata", "domains": [domain.domain]}
             if domain.removed
             else {"action": "set-domain-metadata", "updates": changed}
         )
     return tuple(found)
-
-
-def _clustering_of(domain: DomainMetadata) -> Mapping[str, Any]:
-    """Return the part of the domain that the catalog knows; it refuses all else."""
-    name = "clusteringColumns"
-    return {name: msgspec.json.decode(domain.configuration or "{}").get(name, [])}
 
 
 def _metadata_updates(
@@ -417,7 +402,7 @@ def _metadata_updates(
     properties = known.properties
     lost = [name for name in _KEPT if wanted.get(name) != properties.get(name)]
     if lost:
-        reason = f"a change of {', '.join(lost)}, which the catalog's management of it needs,"
+        reason = f"a change of {', '.join(lost)}, which the catalog needs to manage it,"
         raise UnsupportedFeatureError("a managed table", "written", (reason,))
     changed = {name: value for name, value in wanted.items() if properties.get(name) != value}
     removed = sorted((before.keys() & properties.keys()) - wanted.keys())
