@@ -1,11 +1,10 @@
 """The executor `local`: plan to outcomes on worker processes of this machine, for small plans.
 
-Workers are separate programs, not forks, and do not import the main program again, as those of the
-standard library do. A worker runs one function at a time; it can be ended alone and is replaced.
-Its standard input is a pipe from the parent, which closes when the parent ends for any reason.
+Workers are separate programs, not forks. Unlike the workers of the standard library, they do not
+import the main program again. A worker runs one function at a time; it can be ended alone and is
+replaced. Its standard input is a pipe from the parent, which closes when the parent ends.
 
-Rows between tasks are on disk, in one file of pieces per task. The place, target and order of each
-piece are known without opening the file.
+Rows between tasks are on disk, one file of pieces per task.
 """
 
 import fcntl
@@ -54,14 +53,14 @@ from liquidlog.storage.objects import may_pass
 
 _ENDED: Final = 1
 _LOOK_SECONDS: Final = 5.0
-"""How often a worker looks for its parent, if another process has inherited the pipe."""
+"""How often a worker checks that its parent runs, in case another process inherited the pipe."""
 _OUT_OF_MEMORY: Final = (
     "a task ran out of memory: the executor local takes about 0.5 GiB per process of its own"
 )
 
 
 class WorkerAnswer(NamedTuple):
-    """The result of a function, or why it failed in one sentence and whether that may pass."""
+    """The result of a function, or why it failed and whether a new try may succeed."""
 
     result: Any = None
     failure: str | None = None
@@ -89,7 +88,7 @@ def answered(content: bytes) -> bytes:
         answer = WorkerAnswer(function(*arguments))
     except LiquidlogError as error:
         answer = WorkerAnswer(failure="; ".join(str(error).splitlines()), may_pass=may_pass(error))
-    except MemoryError:  # Arrow's is one, too
+    except MemoryError:  # Arrow's error is one, too
         answer = WorkerAnswer(failure=_OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001  the parent says what failed
         said = "; ".join(str(error).splitlines())
@@ -100,8 +99,7 @@ def answered(content: bytes) -> bytes:
 
 
 def _end(_: int, __: FrameType | None) -> NoReturn:
-    """Leave what runs, which deletes the file that it is writing."""
-    sys.exit(_ENDED)
+    sys.exit(_ENDED)  # whatever runs deletes the file that it is writing
 
 
 def _end_with(parent: int) -> None:
@@ -118,7 +116,7 @@ _PROGRAM: Final = (
     " from liquidlog.local import serve; serve(connection)"
 )
 _GRACE_SECONDS: Final = 3.0
-"""Time for a stopped worker to delete what it was writing."""
+"""Time for a stopped worker to delete the file that it is writing."""
 
 
 def core_count() -> int:
@@ -129,7 +127,7 @@ def core_count() -> int:
 
 
 class TaskFailedError(Exception):
-    """A function failed on a worker for a reason in one sentence; the error may pass."""
+    """A function failed on a worker; `may_pass` says whether a new try may succeed."""
 
     def __init__(self, reason: str, *, may_pass: bool) -> None:
         super().__init__(reason)
@@ -170,7 +168,7 @@ class Worker:
         return answer
 
     def stop(self) -> None:
-        """End the process, which may delete what it was writing."""
+        """End the process, but let it delete the file that it is writing."""
         self.is_stopped = True
         self._process.terminate()
         timer = Timer(_GRACE_SECONDS, self._process.kill)
@@ -268,7 +266,7 @@ class Workers:
 T = TypeVar("T")
 
 TASK_ATTEMPTS: Final = 4
-"""Attempts of a task whose error may pass, as on a cluster."""
+"""Attempts of a task with transient errors, as on a cluster."""
 
 
 class LocalEngine(Engine):
@@ -350,7 +348,6 @@ def _read(
 
 
 Places = npt.NDArray[np.int64]
-
 _COLUMNS: Final = 6
 _FILE, _TARGET, _SLICE, _ORDINAL, _START, _STOP = range(_COLUMNS)
 
@@ -417,7 +414,7 @@ def _write(writing: OutputTasks, directory: str, spilled: Spilled) -> TaskFacts:
 
 
 DEFAULT_LIMIT_BYTES: Final = 20 << 30
-"""Most input bytes of a plan; one machine is not the place for more."""
+"""Most input bytes of a plan; larger plans are for a cluster."""
 _WORKER_BYTES: Final = 512 << 20
 """Memory of one worker; all workers get half of the machine's memory."""
 _SLICE_BYTES: Final = 8 << 20
@@ -461,7 +458,7 @@ class LocalExecutor:
     def require_doable(
         plan: ClusteringPlan, groups: Collection[int] | None, limit_bytes: int | None
     ) -> None:
-        """Refuse groups, all if None, that have more input than one machine should rewrite."""
+        """Refuse groups, all if None, that have too much input for one machine."""
         limit_bytes = DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes
         wanted = [group for group in plan.groups if groups is None or group.group_id in groups]
         input_bytes = sum(group.size_bytes for group in wanted)
@@ -485,7 +482,7 @@ class LocalExecutor:
         runs = runs_of(plan, groups, options=self._options, storage=storage, verb=self._verb)
         if runs and (file := runs[0].first_input) is not None:
             directory, reading = runs[0].directory, runs[0].storage
-            # An input that cannot be read is its group's failure.
+            # If an input cannot be read, its group fails.
             can_read("this machine", directory=directory, file=file, storage=reading)
         engines = [LocalEngine(self._workers, self._directory) for _ in runs]
         flying = [GroupsInFlight((run,), one) for run, one in zip(runs, engines, strict=True)]
@@ -543,4 +540,4 @@ def _delete_dead(parent: Path) -> None:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     shutil.rmtree(directory, ignore_errors=True)
         except OSError:
-            continue  # it is in use, or new, or somebody else's, or gone meanwhile
+            continue  # it is in use, or new, or another user's, or deleted already

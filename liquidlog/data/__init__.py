@@ -1,14 +1,12 @@
 """Data files to Arrow and back: reading, writing, file statistics, checksums.
 
-- `reader` reading exactly or refusing
-- `encodings` columns in dictionaries, in the fewest bytes, as numpy arrays, as other types exactly
-- `logical_file` live rows and their ids, also as readers of the table get them; deletion vectors
-  located, read and written
-- `append` a user's data, parted by partition values
-- `writer` writing a file; how columns are encoded: pages, dictionaries, codecs, Bloom filters
-- `runs` whose a file is until it is committed, and who began them
-- `statistics` its statistics, as it is written or read; what footers say, held against a result
-- `checksum` the multiset checksum, and rows compared bit by bit
-- `deleted_rows` rows that others deleted meanwhile, found in what was written and proved to be
-  these
+- `reader` reads a Parquet file exactly, or refuses it
+- `logical_file` live rows of a data file and their ids; deletion vectors
+- `writer` writes a data file: pages, dictionaries, codecs, Bloom filters
+- `encodings` Arrow columns with dictionaries, in few bytes, as numpy arrays, as other types
+- `statistics` of files, while they are written and from footers; compares footers with a result
+- `append` a user's data as rows of a table, divided by partition values
+- `runs` who writes files that no version names yet
+- `checksum` the multiset checksum of rows, and a comparison of rows bit by bit
+- `deleted_rows` finds rows that other commits deleted in the files that were written, with proof
 """

@@ -1,10 +1,10 @@
 """A user's Arrow data as rows of a table, or a refusal that names every difference.
 
 Texts longer than their char(n) or varchar(n) are refused; nothing is cut or padded. Lengths are
-compared in characters (code points), trailing spaces included.
+compared in characters (code points), with trailing spaces.
 
-Source: Delta Spark's write rules, of which only the lossless part is kept: no implicit casts; its
-CharVarcharConstraint, which stores a char as it was given, too.
+Source: Delta Spark's write rules, but without its implicit casts; its CharVarcharConstraint, which
+does not pad a char either; PROTOCOL.md, "Partition Value Serialization".
 """
 
 import re
@@ -46,12 +46,8 @@ from liquidlog.spec.schema import (
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import content_mark
 
-# Rows parted by the values of partition columns, and these values as the log spells them.
-#
-# Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark, which writes "" as null too.
-
 _YEARS: Final = re.compile(r"(?!0000)\d{4}-")
-"""Years that every reader takes; Arrow writes others with a sign."""
+"""Years that every reader accepts; Arrow writes others with a sign."""
 
 
 def split_by_partition(
@@ -150,7 +146,7 @@ def conform(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A user's data as slices of a table's rows; `mark` is how the file at `path` was before."""
+    """A user's data as slices of a table's rows; `mark` shows whether the file `path` changed."""
 
     slices: Iterator[pa.Table]
     path: str | None = None
@@ -257,7 +253,7 @@ def _value_problems(array: pa.Array, field: StructField, path: Path) -> Iterator
         yield f"column {quote_path(path)} must not be null, {array.null_count} rows are"
     match field.data_type:
         case StructType(fields):
-            # Fields of a null struct are null whatever they promise.
+            # Fields of a null struct are null, even if they are NOT NULL.
             valid = array.drop_null()
             for position, child in enumerate(fields):
                 yield from _value_problems(valid.field(position), child, (*path, child.name))
@@ -280,7 +276,7 @@ def too_long(array: pa.Array, limits: Limits | None, path: Path) -> Iterator[str
             if (pc.max(pc.utf8_length(array)).as_py() or 0) > length:
                 yield f"column {quote_path(path)} holds strings longer than {limits}"
         case StructLimits(fields):
-            # Flattened, so that what stands below a null struct is null as well.
+            # Flattened, the fields of a null struct are null.
             for child, (name, inner) in zip(array.flatten(), fields, strict=True):
                 yield from too_long(child, inner, (*path, name))
         case ArrayLimits(element):

@@ -1,14 +1,14 @@
 """The proof that a rewrite lost nothing: a checksum of the multiset of rows.
 
-Two independent 64-bit hashes of each whole row, its *lanes*, are summed modulo 2**64 over all rows,
-so the order and the slicing of rows do not matter and everything else does.
+Two independent 64-bit hashes of each whole row, its *lanes*, are summed modulo 2**64 over all rows.
+The order and the slicing of rows do not matter; everything else does.
 
-Equal values (bit by bit: NaN payloads and the sign of zero count) have equal hashes whatever
-their encoding; null is a value of its own. Fixed-width values are hashed without collisions.
+Equal values (bit by bit: NaN payloads and the sign of zero count) have equal hashes in every
+encoding; null has a hash of its own. Fixed-width values are hashed without collisions.
 
-A row's hash is the sum of its values' words, each folded and then times an odd constant of its
-column and lane, scrambled at the end. Folding (`w = word * odd; w ^ w >> 32`), odd multiples and
-the scrambling are bijections; folding keeps apart, in all bits, what differs in few high ones.
+A row's hash is a sum over its columns, scrambled at the end: each value's word is folded, then
+multiplied by an odd constant of its column and lane. Folding (`w = word * odd; w ^ w >> 32`), odd
+multiples and scrambling are bijections. Folding spreads a difference in few high bits to all bits.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _LANE: Final = (1 << _LANE_BITS) - 1
 
 
 def _constant(number: int) -> np.uint64:
-    """Return the `number`-th odd constant, made by SplitMix64; all are unrelated."""
+    """Return the `number`-th odd constant of SplitMix64."""
     mixed = (number + 1) * 0x9E3779B97F4A7C15 & _LANE
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _LANE
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _LANE
@@ -124,7 +124,7 @@ class _LaneHasher:
         self._field_keys: list[Keys] = []
 
     def rows(self, columns: Iterable[pa.Array], num_rows: int) -> Lanes:
-        # Never zero to begin with: a row of zeros must count too.
+        # Do not begin with zero: a row of zeros must count too.
         rows = np.full(num_rows, _ROWS[0]), np.full(num_rows, _ROWS[1])
         for ordinal, column in enumerate(columns):
             for row, term in zip(rows, self._terms(column, self._keys(ordinal)), strict=True):
@@ -173,7 +173,7 @@ class _LaneHasher:
         dictionary = array.dictionary
         addresses = (buffer.address if buffer else 0 for buffer in dictionary.buffers())
         key = (dictionary.offset, len(dictionary), *addresses)
-        # The dictionary is kept beside its hashes: its addresses stay taken.
+        # The dictionary is kept with its hashes, so that no other gets its addresses.
         if key not in self._dictionaries:
             hashes = self.values(dictionary) if len(dictionary) else _NULL_LANES
             self._dictionaries[key] = dictionary, hashes
@@ -254,11 +254,7 @@ def _words_from(aligned: Lane, starts: Positions) -> Iterator[Lane]:
 
 
 def _texts(words: Lane, starts: Positions, lengths: npt.NDArray[np.int32]) -> Lanes:
-    """Return the hashes of byte strings, all at once.
-
-    A string of more than 8 bytes counts its words from the start before its last 8 bytes, then the
-    rest, then the word of its last 8 bytes.
-    """
+    """Return the hashes of byte strings: of the words before the last 8 bytes, and of these."""
     last = next(_words_from(words, starts + np.maximum(lengths - _WORD_BYTES, 0)))
     if (lengths < _WORD_BYTES).any():
         last &= _WORD_MASKS[np.minimum(lengths, _WORD_BYTES)]

@@ -1,7 +1,7 @@
-"""Rows that other commits deleted while a rewrite ran, found in its outputs.
+"""Finds rows in the outputs of a rewrite that other commits deleted while the rewrite ran.
 
-The deleted rows are read from the inputs by position, and rows equal to them, bit by bit and with
-any row ids, are looked for in the outputs: any equal row will do, and each is taken at most once.
+The deleted rows are read from the inputs by position. Then equal rows, bit by bit and with row ids
+if there are any, are searched in the outputs. Any equal row will do; each is taken at most once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,21 +46,19 @@ from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 
-# A multiset of rows to find; files and row groups whose bounds exclude them are not read.
-
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 class Taken(NamedTuple):
-    """Numbers of the rows found, increasing, and of the wanted rows that they equal."""
+    """Numbers of the rows found, increasing, and numbers of the wanted rows that equal them."""
 
     rows: Rows
     wanted: Rows
 
 
 class WantedRows:
-    """Rows to find; `missing` counts the rows not found yet. Mutable."""
+    """A multiset of rows to find; `missing` counts the rows not found yet. Mutable."""
 
     def __init__(
         self, rows: pa.Table, columns: Sequence[Path], where: str = "what others deleted"
@@ -117,7 +115,8 @@ class WantedRows:
 
     def _require_equal(self, table: pa.Table, rows: Rows, partners: Rows) -> None:
         """Refuse unequal rows with the same two hashes, which cannot happen by chance."""
-        if not same_bits(_taken(table, rows), _taken(self.rows, partners)):
+        found, wanted = table.take(integer_array(rows)), self.rows.take(integer_array(partners))
+        if not same_bits(found, wanted):
             problem = f"{self._where} has other rows of the same checksum"
             raise ResultMismatchError((problem,))
 
@@ -152,10 +151,6 @@ def _occurrences(kinds: Rows | Lane) -> Rows:
     found = np.empty(len(kinds), np.int64)
     found[order] = np.arange(len(kinds)) - np.repeat(starts, counts)
     return found
-
-
-def _taken(table: pa.Table, rows: Rows) -> pa.Table:
-    return table.take(integer_array(rows))
 
 
 class SoughtRows:
@@ -195,7 +190,7 @@ class _Axis:
         edges = pa.concat_arrays([low, high]).drop_null()
         edges = pc.unique(edges.take(pc.sort_indices(edges)))
         self.ids: Ids = range_ids(values, edges)
-        # An end that is null has range id 0: nothing is below it, and nothing above counts.
+        # An end that is null has range id 0, and excludes nothing.
         self._low = np.maximum(range_ids(low, edges).astype(np.int64), 1)
         highs = range_ids(high, edges).astype(np.int64)
         self._high = np.where(highs == 0, len(edges) + 1, highs)
@@ -218,28 +213,26 @@ def _plain_zero(ends: pa.Array) -> pa.Array:
 
 
 def _with_nan(highs: pa.Array) -> pa.Array:
-    """Return upper ends with NaN for infinity, which stands for the NaN that footers leave out."""
+    """Return upper ends with NaN for infinity, because footers leave NaN out."""
     if not pa.types.is_floating(highs.type):
         return highs
     infinite = pc.equal(highs, pa.scalar(float("inf"), highs.type))
     return pc.if_else(infinite, pa.scalar(float("nan"), highs.type), highs)
 
 
-# How much this process may read to find rows; the tasks of an executor read more.
-
 PARALLEL_FILES: Final = 4
 """Files read in parallel in this process: each needs memory for a part of its rows."""
 _TASKS_READ: Final = 3
-"""Tasks read at most this many times the files' bytes, enough for a search and its proof."""
+"""Tasks read at most this many times the files' bytes: enough for a search and its proof."""
 
 Spend = Callable[[int], None]
-"""Is called before bytes are read; raises ReconcileLimitError if they are too many."""
+"""Called before bytes are read; raises ReconcileLimitError if they are too many."""
 
 Answer = TypeVar("Answer", "OutputRows", "ProvedRows")
 
 
 class ReadBudget:
-    """Bytes read, here and by `tasks`, which read what exceeds the limit here. Mutable."""
+    """Counts bytes read in this process and, beyond its limit, by `tasks`. Mutable."""
 
     def __init__(self, size_bytes: int, limit_bytes: int, tasks: Tasks | None) -> None:
         """Count from 0; all files together have `size_bytes`."""
@@ -277,15 +270,15 @@ class ReadBudget:
 
 
 def _allow(_: int) -> None:
-    """Allow any number of bytes: the bytes of tasks are counted when they are done."""
+    """Allow any number of bytes: bytes that tasks read are counted afterwards."""
 
 
 PART_BYTES: Final = 64 << 20
 """Memory of the rows of a file that are read together."""
 _MOST_LEAVES: Final = 4
-"""Columns whose bounds exclude files and row groups, at most."""
+"""Most columns whose bounds exclude files and row groups."""
 _WORTH_A_LOOK: Final = 2
-"""A few columns are read first if all columns together take this many times their bytes."""
+"""Tested columns are read first if all columns together have this many times their bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +303,7 @@ class FileLayout(DataLayout):
 
     @property
     def file_schema(self) -> StructType:
-        """The columns of data files: the table's, then the hidden ones that rows keep."""
+        """The columns of data files: the table's, then the hidden columns of row tracking."""
         return file_schema(self.schema, self.row_tracking)
 
     @property
@@ -361,7 +354,7 @@ class OutputRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRows:
-    """Physical rows found in an output, increasing, and the numbers of wanted rows they equal."""
+    """Physical rows found in an output, increasing, and numbers of the wanted rows they equal."""
 
     positions: Positions
     wanted: Rows
@@ -441,16 +434,15 @@ _SLICE_BYTES: Final = 256 << 20
 _HASHED_ROW_BYTES: Final = 128
 """Memory of a row besides its values: hashes, places in their order, range ids."""
 _SENT_BYTES: Final = 64 << 20
-"""Memory of the rows that are looked for in several outputs at the same time, and of slices that
-tasks look for, as the driver of an executor may have little memory."""
+"""Memory of the rows that are searched in several outputs at the same time, and of slices that
+tasks search, because the driver of an executor may have little memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedRows:
-    """Rows of one input that winners deleted.
+    """Rows of one input that winners deleted; earlier attempts reconciled the rows `already`.
 
-    `source` has the planned vector. `positions` None stands for all rows live in the plan except
-    `already`, which an earlier attempt reconciled.
+    `source` has the planned vector. `positions` None stands for all other rows live in the plan.
     """
 
     address: str
@@ -462,7 +454,7 @@ class DeletedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRows:
-    """Physical rows to delete, per output; `checksum` is that of the deleted rows and of these."""
+    """Physical rows to delete, per output, and the `checksum` that they must have."""
 
     positions: tuple[Positions, ...]
     rows: int
@@ -483,7 +475,7 @@ def find_rows(
     tasks: Tasks | None = None,
     storage: StorageOptions = NO_OPTIONS,
 ) -> FoundRows:
-    """Return rows of the outputs that equal the deleted rows; less than a GiB is in memory."""
+    """Return rows of the outputs that equal the deleted rows; needs less than 1 GiB of memory."""
     size_bytes = _stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
     search = _Search(outputs, layout, storage, ReadBudget(size_bytes, limit_bytes, tasks))
     checksum = rows = 0
@@ -558,7 +550,7 @@ class _Search:
             answers = self.budget.read(search_output, [request for *_, request in some], tasks)
             for (number, rows, _), answer in zip(some, answers, strict=True):
                 taken = answer.positions[wanted.take_equal(rows[answer.wanted])]
-                # A stable sort merges what is sorted in parts.
+                # A stable sort merges sorted parts.
                 together = np.concatenate([self._deleted[number], taken])
                 self._deleted[number] = np.sort(together, kind="stable")
 
@@ -577,7 +569,7 @@ class _Search:
                 continue
             request = OutputRequest(
                 output=replace(self._outputs[number], deleted=self._deleted[number]),
-                rows=_taken(wanted.rows, rows),
+                rows=wanted.rows.take(integer_array(rows)),
                 layout=self._layout,
                 storage=storage,
             )
@@ -591,10 +583,7 @@ class _Search:
             yield some
 
 
-# Proof of the rows to delete, read from the output itself.
-#
-# A search may give wrong positions, so the rows at the committed positions decide. Tables without
-# deletion vectors get a copy of the output without them instead.
+# A search may give wrong positions, so the rows at these positions are read again as the proof.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -615,7 +604,7 @@ def require_found(
     tasks: Tasks | None = None,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[ProvedRows, ...]:
-    """Read the rows at the positions found, prove their checksum, and return them per output."""
+    """Read the rows at the positions found, check their checksum, and return them per output."""
     named = [pair for pair in zip(outputs, found.positions, strict=True) if len(pair[1])]
     budget = ReadBudget(_stored_bytes(outputs), limit_bytes, tasks)
     readers = budget.tasks_for(_stored_bytes(output for output, _ in named))
@@ -671,7 +660,10 @@ def write_without(
     unique_id: str,
     storage: StorageOptions = NO_OPTIONS,
 ) -> WrittenFile:
-    """Write a copy of an output without rows that are gone, prove it, and return what it holds."""
+    """Write a copy of an output without the deleted rows, prove it, and return its facts.
+
+    This is for tables without deletion vectors.
+    """
     gone = np.union1d(output.deleted, deleted.positions)
     if len(gone) >= output.file.num_records:
         raise ValueError(f"{output.file.path}: no row would be left")

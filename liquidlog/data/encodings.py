@@ -1,8 +1,8 @@
 """Arrow columns: in dictionaries, in few bytes, as numpy arrays, and as other types exactly.
 
-Arrow joins dictionaries only if their index type holds the values of all of them and none holds a
-null. So whatever joins chunks with different dictionaries (`combine_chunks`, `take`, a Parquet
-writer) needs the result of `concat` or `joinable`.
+Arrow joins dictionaries only if their index type can number all values together, and if no
+dictionary holds a null. So everything that joins chunks with different dictionaries
+(`combine_chunks`, `take`, a Parquet writer) needs the result of `concat` or `joinable`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 from liquidlog.spec.arrow import VARIANT, is_list
 from liquidlog.spec.schema import Path, quote_path
 
-# Arrow buffers as numpy arrays without a copy.
-#
-# `Array.to_numpy` would do, but like `pa.scalar` and `pa.array` it imports pandas where installed,
+# Arrow buffers as numpy arrays without a copy. `Array.to_numpy` would import an installed pandas,
 # which costs every Spark worker half a second.
 
 _SIGN: Final = np.int64(63)
@@ -116,9 +114,9 @@ def _sums(array: pa.Array, children: Bytes) -> Bytes:
 
 
 CODES: Final = pa.int32()
-"""Indices of dictionaries wherever they are not on their way through a shuffle."""
+"""The type of dictionaries' indices, except in a shuffle."""
 _LIGHT: Final = 8
-"""A dictionary of less than this share of its indices' bytes is left as it is."""
+"""A dictionary with fewer bytes than its indices, divided by this, is left as it is."""
 _INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 
 
@@ -136,7 +134,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a dictionary-encoded column in chunks that Arrow can join, without nulls in these."""
-    # Nulls are to be among the indices only, where `null_count` sees them.
+    # Only nulls among the indices count in `null_count`.
     chunks = [
         chunk.dictionary_decode().dictionary_encode() if chunk.dictionary.null_count else chunk
         for chunk in column.chunks
@@ -177,17 +175,6 @@ def map_dictionaries(
     return table
 
 
-def compacted(table: pa.Table) -> pa.Table:
-    """Return the table without unused values in large dictionaries, or the table itself."""
-    return map_dictionaries(table, _compacted_column)
-
-
-def by_first_use(table: pa.Table) -> pa.Table:
-    """Return the table with one dictionary per column, its values in the order of first use."""
-    # A Parquet writer stops encoding with dictionaries when they differ.
-    return map_dictionaries(table, _column_by_first_use)
-
-
 def decoded(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries."""
     fields = [child.with_type(plain_type(child.type)) for child in table.schema]
@@ -217,21 +204,24 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if isinstance(data_type, pa.DictionaryType) else data_type
 
 
-def _compacted_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def compacted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return an encoded column without unused values in large dictionaries."""
     index_bytes = column.type.index_type.bit_width // 8
     if all(_LIGHT * one.dictionary.nbytes <= len(one) * index_bytes for one in column.chunks):
         return column
     return pa.chunked_array([_by_first_use(chunk) for chunk in column.chunks], column.type)
 
 
-def _column_by_first_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def by_first_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return an encoded column with one dictionary, its values in the order of first use."""
+    # A Parquet writer stops encoding with dictionaries when they differ.
     together = column.unify_dictionaries().combine_chunks()
     chunks = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
     return pa.chunked_array([_by_first_use(chunk) for chunk in chunks], column.type)
 
 
 def _by_first_use(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    used = chunk.indices.unique().drop_null()  # in the order in which they come
+    used = chunk.indices.unique().drop_null()  # in order
     numbers = fixed_width(used.cast(pa.int64()), np.int64)
     if np.array_equal(numbers, np.arange(len(chunk.dictionary))):
         return chunk
@@ -250,8 +240,8 @@ def _with_indices(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.Dictionary
 
 
 def _index_type(values: int, *, least_bits: int) -> pa.DataType:
-    """Return the narrowest index type with which Arrow joins dictionaries to so many values."""
-    # A type could hold one value more, but Arrow refuses to fill it.
+    """Return the narrowest type of indices into so many values."""
+    # A type could hold one value more, but Arrow refuses to join dictionaries that fill it.
     fitting = (
         kind
         for kind in _INDEX_TYPES
@@ -260,21 +250,14 @@ def _index_type(values: int, *, least_bits: int) -> pa.DataType:
     return next(fitting, CODES)
 
 
-# Columns on their way through the shuffle: integers in the fewest bytes that hold them all.
-#
-# The shuffle copies rows half a dozen times, and tables hold small numbers in wide types. They
-# travel, and are sorted, as the narrowest integers that fit, and get their own types back before
-# they are written. Columns inside structs, lists and maps stay as they are.
+# The shuffle copies rows half a dozen times, and tables hold small numbers in wide types. So
+# integers are moved and sorted in the narrowest type that holds them all, and get their own types
+# back before they are written. Columns inside structs, lists and maps stay as they are.
 
 _NARROW: Final = tuple(
     (kind, -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
     for kind in (pa.int8(), pa.int16(), pa.int32())
 )
-
-
-def narrow_columns(table: pa.Table) -> Iterator[pa.ChunkedArray]:
-    """Yield the columns of a table in fewer bytes, each one when it is needed."""
-    return map(_narrow, table.itercolumns())
 
 
 def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
@@ -289,15 +272,12 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
             are_integers = all(map(pa.types.is_signed_integer, found))
             widest = max(found, key=attrgetter("bit_width")) if are_integers else None
             types[name] = widest or kinds.field(name).type
-    return [_widened(table, types) for table in tables]
+    return [widened(table, pa.schema(list(types.items()))) for table in tables]
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Return the table with the types that its narrow columns had before; others stay."""
-    return _widened(table, dict(zip(kinds.names, kinds.types, strict=True)))
-
-
-def _widened(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return the table with the columns that `kinds` names in these types."""
+    types = dict(zip(kinds.names, kinds.types, strict=True))
     columns = [
         _wide(column, types[name]) if name in types else column
         for name, column in zip(table.column_names, table.itercolumns(), strict=True)
@@ -305,10 +285,11 @@ def _widened(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def narrowed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in fewer bytes, if that is possible."""
     kind = column.type
     if isinstance(kind, pa.DictionaryType):
-        # Row groups come with a dictionary each, whose values may need wider indices together.
+        # Each row group has its own dictionary; together they may need wider indices.
         return with_light_indices(joinable(column).unify_dictionaries())
     if pa.types.is_date32(kind):
         return _narrow_integers(column.cast(pa.int32()), otherwise=column)
@@ -361,11 +342,12 @@ def decode_table(content: bytes | pa.Buffer) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leniency:
-    """What may differ besides the encoding, where no name is equal in its case.
+    """Which differences are allowed besides the encoding.
 
-    `earlier` are other types of the part at a path; a cast from them loses nothing. `unsigned`
-    admits integers that the wanted type holds, `as_spark_reads` byte and short columns as plain
-    INT32 (Trino), whose values must fit, and timestamps without the mark of UTC.
+    `ignore_case` is for names without an exact match. `earlier` are other types of the part at a
+    path; a cast from them loses nothing. `unsigned` allows integers that fit the wanted type.
+    `as_spark_reads` allows byte and short columns as plain INT32 (Trino), whose values must fit,
+    and timestamps without the mark of UTC.
     """
 
     missing_is_null: bool = False
@@ -432,7 +414,7 @@ def convert_chunks(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedAr
 
 
 def nulls(length: int, wanted: pa.DataType) -> pa.Array:
-    """Return null values; those of a variant have empty parts, as their nulls are forbidden."""
+    """Return null values; a null variant has empty parts, because these may not be null."""
     if not isinstance(wanted, pa.StructType):
         return pa.nulls(length, wanted)
     empty = pa.repeat(pa.scalar(b""), length)

@@ -1,8 +1,8 @@
 """A data file as the table sees it: without its deleted rows, with the row ids that it keeps.
 
-*Physical* rows are those of the Parquet file; deletion vectors and row ids go by them. *Live* rows
-are those that are left; callers know no others. Columns whose values only the log has, one for the
-whole file, are like any other column here.
+*Physical* rows are the rows of the Parquet file; deletion vectors and row ids number them. *Live*
+rows are not deleted; callers see only these. A column whose one value for the whole file is in the
+log looks like any other column.
 
 Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Tracking".
 """
@@ -43,8 +43,6 @@ from liquidlog.spec.schema import MappingMode, Path, StructField, StructType, pa
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, file_address
 from liquidlog.storage.files import open_input, put_if_absent
 from liquidlog.storage.objects import AmbiguousPutError
-
-# Files of deletion vectors. Source: PROTOCOL.md, "Deletion Vector File Storage Format".
 
 
 class Located(NamedTuple):
@@ -122,7 +120,7 @@ def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionV
         if not put_if_absent(address, vector_file(payload), run.storage):
             raise StorageError(address, "is there already, though its name is unique to one run")
     except AmbiguousPutError:
-        pass  # what is there now decides
+        pass  # the file that is there now decides
     with run.accepting(name):
         _require_written(vector, address, positions, run.storage)
     return vector
@@ -146,8 +144,8 @@ def _require_written(
 class DataLayout:
     """How data files of a table are read; all names are physical.
 
-    `schema` has the columns that files hold. `partition_columns` are not read where a file holds
-    them too; the log has the values of `former_partition_columns`, which are columns of `schema`.
+    `schema` has the columns that files hold. `partition_columns` are not read, even if a file holds
+    them. `former_partition_columns` are columns of `schema`, but the log has their values.
     """
 
     schema: StructType
@@ -193,7 +191,7 @@ class LogicalFile:
         dictionary: bool = False,
         storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
-        """Open a file and check it against what the log says of it."""
+        """Open a file and compare it with its entry in the log."""
         source, path, vector_location = located
         row_tracking, hidden = layout.row_tracking, frozenset[str]()
         constants = _constants(located, layout, dictionary=dictionary)
@@ -229,7 +227,6 @@ class LogicalFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; reading is no longer possible."""
         self.file.close()
 
     @property
@@ -239,7 +236,7 @@ class LogicalFile:
 
     @property
     def num_row_groups(self) -> int:
-        """Row groups of the file, those without live rows too."""
+        """Row groups of the file, with and without live rows."""
         return self.file.num_row_groups
 
     def row_group_rows(self, index: int) -> int:
@@ -247,7 +244,7 @@ class LogicalFile:
         return self.row_group_physical_rows(index) - (self._edges[index + 1] - self._edges[index])
 
     def row_group_physical_rows(self, index: int) -> int:
-        """Return the rows of one row group, the deleted ones too."""
+        """Return the rows of one row group, with the deleted ones."""
         return self._starts[index + 1] - self._starts[index]
 
     def read(
@@ -272,9 +269,9 @@ class LogicalFile:
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
         """Yield live rows at increasing physical positions, about `max_bytes` of them at a time."""
         if np.isin(positions, self._deleted, assume_unique=True).any():
-            raise ValueError(f"{self.file.path}: rows that are deleted are asked for")
+            raise ValueError(f"{self.file.path}: deleted rows cannot be read")
         if len(positions) and positions[-1] >= (rows := self._starts[-1]):
-            raise ValueError(f"{self.file.path}: row {positions[-1]} is asked for, of {rows}")
+            raise ValueError(f"{self.file.path}: there is no row {positions[-1]} of {rows}")
         for group in self.row_groups_of(positions):
             start = self._starts[group]
             for part in self.file.read_bounded(None, group, max_bytes=max_bytes):
@@ -387,12 +384,9 @@ def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) 
         raise DataFileError(file.path, "has no row ids in the log, though row tracking is enabled")
 
 
-# Rows of a table as its readers get them: live ones, of all its columns, under the table's names.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """Row groups of a file: share `part` of `parts`; `values` are as the log spells them."""
+    """Row groups of a file: share `part` of `parts`; the log spells `values` in this way."""
 
     located: Located
     values: PartitionTexts
@@ -407,7 +401,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRows:
-    """Reads top-level columns of a table's files, about `max_bytes` in memory at a time."""
+    """Reads live rows of a table's files, under the table's names, about `max_bytes` at a time."""
 
     layout: DataLayout
     fields: tuple[StructField, ...]

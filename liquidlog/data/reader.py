@@ -1,8 +1,8 @@
-"""Opening a Parquet data file for exact copying: the table's types or a refusal, nothing else.
+"""Opens a Parquet data file for exact copying: in the table's types, or not at all.
 
 Columns and paths are physical names. A table that maps columns by id finds them by the field ids
-of the file. INT96 timestamps have no zone in Arrow and any precision; files of old or legacy-mode
-Spark count days in another calendar.
+of the file. INT96 timestamps have no zone in Arrow, and any precision. Files of old Spark, or of
+its legacy mode, count days in another calendar.
 
 Source: Apache Parquet format, LogicalTypes.md; PROTOCOL.md, "Reader Requirements for Column
 Mapping".
@@ -80,7 +80,6 @@ class ParquetFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; reading is no longer possible."""
         for parquet in (self._parquet, self._nanoseconds):
             if parquet is not None:
                 parquet.close(force=True)
@@ -92,7 +91,6 @@ class ParquetFile:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The footer."""
         return self._parquet.metadata
 
     def refusal_of_old(self, meant: pa.DataType) -> str | None:
@@ -265,7 +263,7 @@ def _open(
             source,
             read_dictionary=sorted(dictionaries),
             buffer_size=buffer_bytes,
-            # Read ahead, whole column chunks would be in memory.
+            # With pre-buffering, whole column chunks would be in memory.
             pre_buffer=buffer_bytes == 0,
             coerce_int96_timestamp_unit=int96_unit,
             page_checksum_verification=True,
@@ -325,7 +323,7 @@ def _differ(micros: pa.Array, nanos: pa.Array) -> bool:
 
 
 CHANGE_COLUMNS: Final = frozenset({"_change_type", "__is_cdc"})
-"""Columns that change data capture leaves in data files; never part of a table."""
+"""Columns that change data capture leaves in data files; no table has them."""
 _WIDTHS: Final = {
     "BOOLEAN": 1,
     "INT32": 4,
@@ -348,7 +346,7 @@ class _FileColumns:
     stored: pa.Schema
     named: pa.Schema
     ids: _Ids | None = None
-    """Paths and field ids of what is found by them, None in a table that finds by name."""
+    """Paths and field ids of columns that are found by id, None if columns are found by name."""
 
     def without(self, names: frozenset[str]) -> "_FileColumns":
         kept = [n for n, child in enumerate(self.named) if child.name not in names]
@@ -385,9 +383,8 @@ class DataFile:
 
     def __init__(self, file: ParquetFile, wanted: pa.Schema, columns: _FileColumns) -> None:
         """Use `open`; this does not check anything."""
-        self.path = file.path
+        self.path, self.parquet = file.path, file
         self.schema = wanted
-        self._file = file
         self._columns = columns
 
     @classmethod
@@ -404,8 +401,8 @@ class DataFile:
     ) -> Self:
         """Open a file in the types of `arrow_schema(schema, physical=True)`, or refuse it.
 
-        Other columns are left out if columns are mapped. `ignored` columns are not read; those of
-        the table are null. With `dictionary`, strings in small dictionaries stay encoded.
+        Unknown columns are left out if columns are mapped. `ignored` columns are null if the table
+        has them. With `dictionary`, strings in small dictionaries stay encoded.
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
@@ -438,31 +435,23 @@ class DataFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; reading is no longer possible."""
-        self._file.close()
-
-    @property
-    def parquet(self) -> ParquetFile:
-        """The file in its own types."""
-        return self._file
+        self.parquet.close()
 
     @property
     def num_rows(self) -> int:
         """Physical rows of the file."""
-        return int(self._file.metadata.num_rows)
+        return int(self.parquet.metadata.num_rows)
 
     @property
     def num_row_groups(self) -> int:
-        """Row groups of the file."""
-        return int(self._file.metadata.num_row_groups)
+        return int(self.parquet.metadata.num_row_groups)
 
     def row_group_rows(self, index: int) -> int:
-        """Return the rows of one row group."""
-        return int(self._file.metadata.row_group(index).num_rows)
+        return int(self.parquet.metadata.row_group(index).num_rows)
 
     def row_group_memory_bytes(self, index: int) -> int:
         """Return about how many bytes the rows of one row group take in memory."""
-        group = self._file.metadata.row_group(index)
+        group = self.parquet.metadata.row_group(index)
         chunks = map(group.column, range(group.num_columns))
         return sum(
             max(chunk.total_uncompressed_size, chunk.num_values * _WIDTHS[chunk.physical_type])
@@ -471,8 +460,8 @@ class DataFile:
 
     def uneven_columns(self, index: int) -> dict[Path, int]:
         """Return the stored bytes in one row group of the columns whose values differ in width."""
-        found = self._file.uneven_columns
-        stored_bytes = self._file.row_group_stored_bytes(index)
+        found = self.parquet.uneven_columns
+        stored_bytes = self.parquet.row_group_stored_bytes(index)
         return {
             (named.name,): stored_bytes[stored.name]
             for stored, named in zip(self._columns.stored, self._columns.named, strict=True)
@@ -481,12 +470,12 @@ class DataFile:
 
     def row_group_stored_bytes(self, index: int) -> int:
         """Return the bytes of one row group, as stored."""
-        return sum(self._file.row_group_stored_bytes(index).values())
+        return sum(self.parquet.row_group_stored_bytes(index).values())
 
     def stored_bytes(self, index: int, columns: Sequence[Path] | None) -> int:
         """Return the stored bytes of columns in one row group, of all if None."""
         held = {(self._columns.stored_path(path) or ("",))[0] for path in self._paths(columns)}
-        sizes = self._file.row_group_stored_bytes(index)
+        sizes = self.parquet.row_group_stored_bytes(index)
         return sum(size for name, size in sizes.items() if name in held)
 
     def read(
@@ -498,7 +487,7 @@ class DataFile:
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         rows = sum(self.row_group_rows(group) for group in groups)
-        return self._table(self._file.read(groups, self._held(columns)), columns, rows)
+        return self._table(self.parquet.read(groups, self._held(columns)), columns, rows)
 
     def read_in_parts(
         self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
@@ -509,7 +498,7 @@ class DataFile:
             # Without columns Parquet has no rows to give in parts; nulls take no memory.
             yield self.read(columns, [row_group])
             return
-        for part in self._file.read_in_parts(row_group, held, max_rows=max_rows):
+        for part in self.parquet.read_in_parts(row_group, held, max_rows=max_rows):
             yield self._table(part, columns, part.num_rows)
 
     def read_bounded(
@@ -544,14 +533,14 @@ class DataFile:
     def _column(self, table: pa.Table, path: Path, rows: int) -> pa.ChunkedArray:
         wanted = _descend(self.schema, path)
         if wanted is None:
-            raise DataFileError(self.path, f"is asked for {quote_path(path)}, not in the table")
+            raise DataFileError(self.path, f"cannot give {quote_path(path)}: the table has no such")
         stored = self._columns.stored_path(path)
         if stored is None:
             return pa.chunked_array([nulls(rows, wanted)])
         column = table.column(table.schema.get_field_index(stored[0]))
         if len(stored) > 1:
             column = pc.struct_field(column, list(stored[1:]))
-        if stored[0] in self._file.dictionaries and column.type == _DICTIONARY:
+        if stored[0] in self.parquet.dictionaries and column.type == _DICTIONARY:
             return column
         if self._columns.ids is not None:
             column = with_names_of(column, _descend(self._columns.named, path))
@@ -567,7 +556,7 @@ def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency
     problems = list(columns.problems())
     mapped = {child.name for child in wanted if _field_id_of(child) is not None}
     if leniency.surplus_is_dropped and not mapped & set(columns.named.names):
-        # All the file's columns may have been dropped, but a file with wrong names looks the same.
+        # All its columns may have been dropped, but a file with wrong names looks the same.
         problems.append("has none of the table's columns")
     if not problems:
         found = pa.struct(list(columns.named))
@@ -593,7 +582,7 @@ def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
 
 
 def find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
-    """Return where columns are in a file: by name; in `id` mode by ids, but hidden ones by name."""
+    """Return where columns are in a file: found by name or, except hidden ones, by id."""
     if mode is not MappingMode.ID:
         return _FileColumns(stored, stored)
     ids: _Ids = []
@@ -609,7 +598,7 @@ def with_names_of(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArr
 
 
 def _named(stored: pa.DataType, wanted: pa.DataType, path: Path, ids: _Ids) -> pa.DataType:
-    """Return a type with the names of the wanted one; adds to `ids` what field ids identify."""
+    """Return a type with the names of the wanted one; add to `ids` the parts found by field id."""
     if wanted == VARIANT:
         return stored
     if isinstance(stored, pa.StructType) and isinstance(wanted, pa.StructType):

@@ -1,22 +1,21 @@
 """Runs: writers of files that no version names yet, and their fates.
 
-Every file of a run, be it of data or of a deletion vector, has the run's token in its name. Two
-small files in the table's directory say which stage a run has reached, and a third one where else
-than in the table's directory it writes, as into those of partitions:
+Every file of a run, a data file or a deletion vector, has the run's token in its name. Small files
+in the table's directory say which stage the run has reached, and in which other directories it
+writes, for example in the directories of partitions:
 
     _liquidspark-TOKEN        the marker: tasks of the run may finish files; it says who began it
     _liquidspark-TOKEN-fate   "finished DIGEST": its outputs are whole and may be committed
                               "retired": it was ended before it finished; nothing may be committed
                               "withdrawn": it had finished, and is being deleted
-    _liquidspark-TOKEN-directories   a JSON list, there before any file in these directories
+    _liquidspark-TOKEN-directories   a JSON list, written before any file in these directories
 
-The fate is a conditional put that fails if there is one already, so a run is either finished, by
-itself, or retired, by another process, never both. A commit puts a version only while its run's
-fate is finished, with the digest of exactly the documents that it commits; the fate is removed once
-the commit has landed. To delete files of a run, first retire or withdraw the run, then read the
-log, then delete the files that the log does not name. A withdrawn run may have a commit under way
-that read the fate earlier: putting a version in between makes that commit read the fate again (see
-`operations.outputs`).
+A conditional put creates the fate, and fails if there is one. So a run either finishes itself, or
+another process retires it, never both. A commit puts a version only while the fate says that the
+run finished, with the digest of the documents that it commits; then the fate is removed. To delete
+files of a run, first retire or withdraw it, then read the log, then delete the files that the log
+does not name. A commit may have read the fate before its run was withdrawn: a version that is put
+in between makes this commit read the fate again (see `operations.outputs`).
 """
 
 import hashlib
@@ -53,8 +52,6 @@ from liquidlog.storage.objects import AmbiguousPutError
 APPEND: Final = "append"
 """The verb of runs that append: they replace no file."""
 _MOST_CHARACTERS: Final = 255
-
-
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS)]
 
 
@@ -78,7 +75,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _MARKER_PREFIX: Final = "_liquidspark-"
-"""The prefix hides the files from everything that lists data files."""
+"""This prefix hides the files from listings of data files."""
 _FATE_SUFFIX: Final = "-fate"
 _DIRECTORIES_SUFFIX: Final = "-directories"
 _TOKEN: Final = re.compile(r"[0-9a-f]{12}")
@@ -90,14 +87,14 @@ _ENDED: Final = "the run was ended by another process, as orphans --delete does"
 
 
 class RunStage(Enum):
-    """Stage that a run has reached."""
+    """How far a run has come."""
 
     RUNNING = "running"
     FINISHED = "finished"
     RETIRED = "retired"
     WITHDRAWN = "withdrawn"
     GONE = "gone"
-    """No trace is left: the run was committed, was cleaned up or never began."""
+    """No trace is left: the run was committed, or cleaned up, or never began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +180,7 @@ class Run:
         return missing or file_facts(self._fate, self.storage) is not None
 
     def finish(self, digest: str, *, keep: Collection[str] = ()) -> None:
-        """Declare the outputs in `keep`, of documents with `digest`, complete; delete others."""
+        """Declare the run finished with the documents of `digest`; delete files not in `keep`."""
         settled = self._settle_fate(f"{RunStage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
             if settled:  # its files had already been deleted
@@ -196,21 +193,17 @@ class Run:
 
     @contextmanager
     def accepting(self, name: str) -> Iterator[None]:
-        """Context manager: delete a file if its proof, the body, fails or the run has ended."""
+        """Context manager: the body proves a file; delete it if that fails or the run has ended."""
         try:
             yield
-            self._require_running()
+            if self.has_ended():
+                raise ExecutorError(_ENDED)  # noqa: TRY301  the file is deleted below
         except BaseException:
             with suppress(LiquidlogError):
                 delete_file(self._address(name), self.storage)
             raise
 
-    def _require_running(self) -> None:
-        if self.has_ended():
-            raise ExecutorError(_ENDED)
-
     def stage(self) -> RunStage:
-        """Return the stage that the run has reached."""
         fate = self._read_fate()
         if fate is not None:
             return fate[0]
@@ -234,7 +227,7 @@ class Run:
 
     def files(self) -> tuple[str, ...]:
         """Return the names of the files that the run has written so far, sorted."""
-        # The token begins the uuids of deletion vectors, too.
+        # The uuids of deletion vectors begin with the token, too.
         prefixes = self.name_prefix, f"{VECTOR_PREFIX}{self._uuid_start}-"
         found = (names_with_prefix(self.directory, prefix, self.storage) for prefix in prefixes)
         inside = (
@@ -279,7 +272,7 @@ class Run:
                 if put_if_absent(self._fate, content, self.storage):
                     return True
             except AmbiguousPutError:
-                pass  # the fate that is there now decides
+                pass  # the fate that is stored decides
             found = read_file(self._fate, self.storage)
             if found is not None:
                 return found == content
@@ -334,7 +327,7 @@ def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset
 def runs_in(
     directory: str, storage: StorageOptions = NO_OPTIONS, *, running: bool = False
 ) -> tuple[Run, ...]:
-    """Return the runs with these tokens, by token; those without a fate yet, if `running`."""
+    """Return the runs that left traces in a directory; only runs without a fate if `running`."""
     traces = _traces(directory, storage)
     begun, fates, noted = (traces[one] for one in ("", _FATE_SUFFIX, _DIRECTORIES_SUFFIX))
     tokens = sorted(begun - fates if running else begun | fates)

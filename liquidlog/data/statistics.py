@@ -1,7 +1,7 @@
 """Statistics of data files: collected while writing, and read from footers.
 
-Bounds are never wrong, at worst absent: no value of the file is below the minimum or above the
-maximum, once a reader has allowed for the log's milliseconds.
+Bounds may be absent, but are never wrong: no value of the file is below the minimum or above the
+maximum, if a reader adds the microseconds that the log leaves out.
 
 Source: PROTOCOL.md, "Per-file Statistics"; Delta Spark, StatisticsCollection (also for how long
 strings are truncated) and its tests; Apache Parquet format, parquet.thrift, Statistics.
@@ -47,8 +47,6 @@ from liquidlog.spec.schema import (
 from liquidlog.spec.text import json_scalar
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 
-_MIN_DATE: Final = "0001-01-01"
-_MAX_DATE: Final = "9999-12-31"
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
 _FLOATS: Final = frozenset({"float", "double"})
 _MAX_ASCII: Final = "\x7f"
@@ -191,7 +189,7 @@ def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON
 
 def _iso(moment: np.datetime64) -> str | None:
     day = moment.astype("datetime64[D]")
-    if not np.datetime64(_MIN_DATE) <= day <= np.datetime64(_MAX_DATE):
+    if not np.datetime64("0001-01-01") <= day <= np.datetime64("9999-12-31"):
         return None
     return str(moment)
 
@@ -241,7 +239,7 @@ def rescan(
     ignored: frozenset[str] = frozenset(),
     storage: StorageOptions = NO_OPTIONS,
 ) -> FileStatistics:
-    """Return statistics of a file's physical rows without `ignored` columns, by row group."""
+    """Return statistics of a file's physical rows without `ignored` columns."""
     found = (path for path in options.indexed if find_column(schema, path, physical=True))
     tops = {path[0] for path in found}
     wanted = StructType(tuple(one for one in schema.fields if one.physical_name in tops))
@@ -264,7 +262,7 @@ def footer_problems(
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[str, ...]:
-    """Return how a file's footer contradicts a result; bounds in the result may be wider."""
+    """Return how a file's footer contradicts a result, which may have wider bounds."""
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file, written, schema))
 
@@ -276,7 +274,7 @@ def columns_held(
     size_bytes: int,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[Path, ...]:
-    """Return the columns, by path and ids with those below, that a file may have in any case."""
+    """Return the columns that a file may have, by path in any case, or by one of their ids."""
     with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
         schema = file.metadata.schema
         found = [schema.column(number).path.lower() for number in range(len(schema))]
@@ -364,7 +362,7 @@ def _row_groups(file: ParquetFile) -> list[pq.RowGroupMetaData]:
 def _places(
     file: ParquetFile, schema: StructType, mapping: MappingMode, wanted: Sequence[Leaf]
 ) -> dict[Path, _Place]:
-    """Return where leaves are in a file, by physical path; only leaves certainly there."""
+    """Return where leaves are in a file, by physical path, if that is certain."""
     table = arrow_schema(schema, physical=True)
     columns = find_columns(file.schema, table, mapping)
     if any(True for _ in columns.problems()):
@@ -394,7 +392,7 @@ def _column(file: ParquetFile, leaf: Leaf, place: _Place | None) -> ColumnBounds
     low, high = _footer_ends(file, leaf, place)
     if pa.types.is_floating(kind):
         low, high = _with_nan(low, high)
-    # An end that another calendar may have moved is not known.
+    # An end is unknown if it may be in another calendar.
     low, high = (file.calendars.bounds(end) for end in (low, high))
     return ColumnBounds(low=low, high=high, null_count=pa.array(counts, pa.int64()))
 
@@ -449,7 +447,7 @@ def _text(raw: Any) -> str | None:  # noqa: ANN401  as Arrow gives it
 
 
 def _with_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return ends of floats that allow for NaN, the largest number to Spark, which footers omit."""
+    """Return ends of floats that include NaN, which Spark sorts last and footers omit."""
     known = pc.and_(low.is_valid(), high.is_valid())
     numbers = pc.and_(known, pc.invert(pc.or_kleene(pc.is_nan(low), pc.is_nan(high))))
     numbers = pc.fill_null(numbers, fill_value=False)

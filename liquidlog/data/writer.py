@@ -1,4 +1,4 @@
-"""Writing one data file: Parquet as the table wants it, and the facts about it.
+"""Writes one data file, and returns the facts about it.
 
 Everything is nullable, timestamps are INT64 microseconds, names and field ids are physical, and the
 footer says that the calendar is today's, as the reference engine's readers expect. Row groups are
@@ -46,7 +46,7 @@ from liquidlog.storage.files import NewFile, create
 _PAGES: Final = {
     "data_page_version": "1.0",
     "coerce_timestamps": "us",
-    # As the reference engine; other decimals are fixed-length bytes, slower on both sides.
+    # Like the reference engine; fixed-length bytes are slower to write and to read.
     "store_decimal_as_integer": True,
     "store_schema": False,
 }
@@ -62,15 +62,13 @@ limits. Its default of 1024 takes 6 % longer on lineitem than 65 536."""
 
 _SAMPLE_ROWS: Final = 16_384
 _DISTINCT_SHARE: Final = 0.75
-"""Of a sample: about 27 000 distinct values in all, whose dictionary fits its page."""
-
+"""Most distinct values in a sample: about 27 000 in all, whose dictionary fits its page."""
 _NARROW_DISTINCT_SHARE: Final = 0.25
 """The same for values of up to eight bytes: random integers take as many bytes per row with a
 dictionary as without at 0.29 of a sample, and a third more with four times as many."""
 _NARROW_BITS: Final = 64
-
 _LIGHT_SHARE: Final = 1 / 64
-"""Texts with at most this share of distinct values in a sample are put into dictionaries."""
+"""Texts with at most this share of distinct values in a sample get dictionaries."""
 
 _TRIAL_ROWS: Final = 8_192
 _TRIAL_BYTES: Final = 8 << 20
@@ -79,17 +77,14 @@ _TRIAL_SHARE: Final = 8
 
 _LEAST_ROWS: Final = 1_024
 _LEAST_BYTES: Final = 256 << 10
-"""A column with fewer bytes of codes or values says too little of a codec and gets it."""
-
+"""A column with fewer rows of codes, or fewer bytes of values, gets the codec without a test."""
 _MAX_GROWTH: Final = 0.01
 """Most growth of a file, as a share, by columns without the codec: they are quicker to read."""
-
 _OVERLOOKED_BYTES: Final = 128
-"""Bytes that a codec may spend on the few values of a trial, as of nearly empty columns."""
+"""Bytes that a codec may add to the few values of a trial, for example of a nearly empty column."""
 
 _ARROW_NAMES: Final = {Codec.UNCOMPRESSED: "none", Codec.LZ4_RAW: "lz4"}
 """Codecs with other names in Arrow."""
-
 _ZSTD_LEVEL: Final = 1
 # On lineitem sorted along the curve, level 3 takes a fifth longer and saves nothing; snappy takes
 # a third less and half as many bytes more.
@@ -182,7 +177,7 @@ def _codec_arguments(name: str) -> dict[str, Any]:
 
 
 def _left_uncompressed(trial: Trial) -> frozenset[str]:
-    """Return the columns that a codec shrinks least, while the file hardly grows without it."""
+    """Return the columns that a codec shrinks least, as many as let the file hardly grow."""
     room = _MAX_GROWTH * sum(column.total_compressed_size for column in trial.columns)
     chosen = set()
     for column in sorted(trial.columns, key=_saved_share):
@@ -236,7 +231,7 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
 
 
 def worth_dictionaries(table: pa.Table) -> Iterator[str]:
-    """Yield the Parquet paths of leaves that dictionaries pay for, and of all in lists and maps."""
+    """Yield the Parquet paths of leaves that gain by dictionaries, and of all in lists and maps."""
     sample = _sampled(table)
     for child, column in zip(sample.schema, sample.itercolumns(), strict=True):
         for path, values in _leaf_values(column, (child.name,)):
@@ -303,11 +298,9 @@ def _distinct(values: pa.ChunkedArray) -> int:
 
 
 ROW_GROUP_BYTES: Final = 640 << 20
-"""Most bytes in memory of a row group, whose rows Arrow writes at once: of TPC-H lineitem, a file
-of up to 145 MiB."""
-
+"""Most bytes in memory of a row group, which Arrow writes at once: a file of TPC-H lineitem with up
+to 145 MiB."""
 _MOST_DECIMAL64_DIGITS: Final = 18
-
 _BUFFER_BYTES: Final = 1 << 20
 """Bytes gathered before a write: a call into Python for each page takes a tenth of the time."""
 
@@ -324,9 +317,9 @@ class DataFileWriter:
         sorted_by: str | None = None,
         storage: StorageOptions = NO_OPTIONS,
     ) -> None:
-        """Create a file of a name that nobody else uses.
+        """Create a file of a unique name.
 
-        The footer says that rows are sorted by `sorted_by` if they are, in one row group.
+        If the file has one row group, sorted by `sorted_by`, its footer says so.
         """
         self._path, self._sorted_by = path, sorted_by
         self._schema = arrow_schema(schema, physical=True)
@@ -351,7 +344,6 @@ class DataFileWriter:
 
     @property
     def num_rows(self) -> int:
-        """Rows written so far."""
         return self._num_rows + self._row_groups.pending_rows
 
     @property
@@ -370,7 +362,6 @@ class DataFileWriter:
             self._write_row_group(rows)
 
     def end_row_group(self) -> None:
-        """Write the rows that wait, however few."""
         if self._row_groups.pending_rows:
             self._write_row_group(self._row_groups.take())
 
@@ -399,7 +390,6 @@ class DataFileWriter:
         )
 
     def discard(self) -> None:
-        """Close and delete the file."""
         with suppress(OSError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
@@ -463,7 +453,8 @@ class _RowGroups:
     def take(self) -> pa.Table:
         tables = _uniform(self._pending, self._light)
         self._pending, self.pending_bytes, self.pending_rows = [], 0, 0
-        return map_dictionaries(by_first_use(concat(tables)), partial(with_indices, kind=CODES))
+        found = map_dictionaries(concat(tables), by_first_use)
+        return map_dictionaries(found, partial(with_indices, kind=CODES))
 
     def _room(self, row_bytes: int) -> int:
         """Return how many rows of this width fit; at least one in all."""
@@ -530,7 +521,7 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
     fields = []
     for position, child in enumerate(wanted):
         common = common_type(table.schema.field(position).type for table in tables)
-        # Types that are equal may differ in field ids; only those of `wanted` are the table's.
+        # Equal types may differ in field ids; those of `wanted` are the table's.
         encoded = isinstance(common, pa.DictionaryType)
         kind = pa.dictionary(common.index_type, child.type) if encoded else child.type
         fields.append(child.with_type(kind))

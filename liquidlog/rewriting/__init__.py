@@ -1,9 +1,7 @@
-"""The tasks that rewrite a group of files, wherever they run: no Spark, no log, no planning.
+"""The tasks that rewrite a group of files, on any executor: no Spark, no log, no planning.
 
-- `groups` groups of a plan: what is taken of them or refused, their runs in the table; how many at
-  a time, and which are cancelled; one group pass by pass, small ones without a shuffle
-- `source` what runs tasks prepares, and access to the table, tried first; how work is divided, what
-  tasks know of a group and are sent; reading a group: a sample, then all
-- `shuffle`, `sink` boundaries, cuts, the way of the rows; move, write, prove; rows from outside, to
-  files of their partitions
+- `groups` rewrites groups of a plan, some at a time: passes, runs, outcomes, cancellation
+- `source` what a task knows of its group, and how it reads rows: a sample, then all
+- `shuffle` the layout of a group, and how rows move to the tasks that write them
+- `sink` writes output files and proves their rows, also for rows from outside
 """

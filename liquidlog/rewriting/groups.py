@@ -1,8 +1,8 @@
-"""Rewriting groups of a plan, each pass by pass: their runs in the table, and the outcomes.
+"""Rewrites groups of a plan, each pass by pass: their runs in the table, and the outcomes.
 
-One group alone leaves task slots empty, so threads submit groups until they have twice as many
-tasks as there are slots. A job costs the driver of a cluster tens of milliseconds of CPU: groups of
-one task share jobs.
+One group alone leaves task slots empty. So threads submit groups until these have twice as many
+tasks as there are slots. A job costs the driver of a cluster tens of milliseconds of CPU, so groups
+of one task share jobs.
 """
 
 import time
@@ -19,7 +19,6 @@ from itertools import accumulate, groupby, pairwise, repeat
 from operator import attrgetter, itemgetter
 from threading import RLock
 from typing import Any, Final, TypeVar
-from uuid import uuid4  # noqa: TID251  names the files of a run
 
 import pyarrow as pa
 from msgspec import UNSET, structs
@@ -74,6 +73,7 @@ from liquidlog.rewriting.source import (
     Split,
     Survey,
     WritingWork,
+    new_token,
     read_splits,
     rows_to_sample,
     split_file,
@@ -93,13 +93,9 @@ from liquidlog.storage.addresses import (
 )
 from liquidlog.storage.unity import storage_of
 
-# Rewriting without a shuffle: a whole small group in one task, or a compaction output by output.
-#
-# Compaction keeps row order and gives each output a contiguous, equal share of the group's rows.
-
 
 def rewrite_alone(request: tuple[GroupWork, int]) -> TaskFacts:
-    """Rewrite a group in one task, which fits into its memory; the number is of sampled rows."""
+    """Rewrite a group that fits into the memory of one task, by so many sampled rows."""
     work, sample_rows = request
     try:
         require_running(work)
@@ -132,7 +128,10 @@ class Share:
 
 
 def shares(work: GroupWork, surveys: Sequence[Survey]) -> list[Assignment[Share]]:
-    """Return the inputs and the row range of each output of a compaction."""
+    """Return the inputs and the row range of each output of a compaction.
+
+    Compaction keeps the order of rows; each output gets a contiguous, equal share of them.
+    """
     edges = list(accumulate((survey.num_rows for survey in surveys), initial=0))
     found = []
     for number in range(work.outputs):
@@ -169,7 +168,7 @@ def _compact(work: GroupWork, share: Share) -> TaskFacts:
 
 def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
     for table, ordinal in read_splits(work, _share_splits(share)):
-        # Parts of a large row group may lie outside as a whole.
+        # Parts of a large row group may lie outside.
         skipped = min(max(share.start - ordinal, 0), len(table))
         yield table.slice(skipped, max(share.stop - ordinal - skipped, 0))
 
@@ -188,19 +187,18 @@ def _share_splits(share: Share) -> Iterator[Split]:
 
 
 def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
+    firsts = zip(surveys, first_ordinals(surveys), strict=True)
+    splits = (
+        split
+        for one, first in firsts
+        for split in split_file(one.file, one.row_group_rows, first, max_rows=one.num_rows)
+    )
     proofs = TaskProofs()
     with proofs.whole.running():
-        rows = proofs.reading.each(read_splits(work, _whole_files(surveys)))
+        rows = proofs.reading.each(read_splits(work, splits))
         tables = [table for table, _ in rows]
         outputs = sorted_outputs(work, surveys, tables, proofs) if tables else ()
     return proofs.facts(outputs)
-
-
-def _whole_files(surveys: Sequence[Survey]) -> Iterator[Split]:
-    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
-        yield from split_file(
-            survey.file, survey.row_group_rows, first_ordinal=first, max_rows=survey.num_rows
-        )
 
 
 def sorted_outputs(
@@ -209,7 +207,7 @@ def sorted_outputs(
     tables: Sequence[pa.Table],
     proofs: TaskProofs,
 ) -> tuple[WrittenFile, ...]:
-    """Write rows, in at least one table, as the layout of their surveys orders them."""
+    """Write rows, of at least one table, in the order of the layout of their surveys."""
     table = concat(tables)
     proofs.read.add(table)
     layout = build_layout(work, surveys)
@@ -229,19 +227,19 @@ Work = TypeVar("Work", bound=WritingWork)
 
 _MAX_SURVEY_TASKS: Final = 1000
 _MAX_SURVEYED: Final = 16
-"""Inputs per surveying task where slots are few: clusters grow with the number of waiting tasks."""
+"""Most inputs per surveying task: clusters grow with the number of waiting tasks."""
 _SURVEY_SHARE: Final = 0.1
-"""The sampling pass's share of a group's time; only a progress bar depends on it."""
+"""The share of a group's time that sampling takes, for a progress bar."""
 _MIN_TASKS_PER_SLOT: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
 _MOST_SENT: Final = 3
-"""Most times that a job's tasks are sent with newer credentials, the first time included."""
+"""How often a job's tasks are sent at most, with newer credentials each time."""
 
 
 def survey_inputs(
     common: GroupWork, assignment: Assignment[tuple[tuple[Planned, int], ...]]
 ) -> list[Survey] | TaskFacts:
-    """Return the surveys of a task's inputs, each with rows to sample, or facts of a failure."""
+    """Return the surveys of a task's inputs, or the facts of a failure."""
     work = assignment.work(common)
     try:
         return [
@@ -295,11 +293,11 @@ class Engine(ABC):
         """Return in one sentence why a call failed."""
         return "; ".join(str(error).splitlines()) or type(error).__name__
 
-    def require_running(self) -> None:  # noqa: B027  most can go on
+    def require_running(self) -> None:  # noqa: B027  most engines can continue
         """Refuse to continue if no other group could be rewritten either."""
 
     def begin_phase(self, tasks: int, *, until: float) -> None:
-        """Begin a phase of `tasks` tasks, at whose end the share done is `until`."""
+        """Begin a phase of `tasks` tasks; at its end, the share `until` of the group is done."""
         if self.cancelled is not None:
             raise ExecutorError(self.cancelled)
         self._base, self._until = self._until, until
@@ -321,7 +319,7 @@ class Engine(ABC):
     def cancel(self, because: str | None = None) -> None:
         """Stop the group's jobs, best-effort; with a reason, no other phase begins.
 
-        A job that begins at the same time goes on: call again until the group has ended.
+        A job that begins at the same time continues: call again until the group has ended.
         """
         is_again = because is not None and self.cancelled is not None
         self.cancelled = self.cancelled if because is None else because
@@ -382,7 +380,7 @@ def run_together(
 def with_fresh_options(
     work: Work, job: Callable[[Work], T], *, facts_of: Callable[[T], TaskFacts | None]
 ) -> T:
-    """Return the result of a job, begun again with new options while only expired ones failed."""
+    """Return the result of a job; repeat it with new options if only expired ones made it fail."""
     sent = work.sent()
     for _ in range(_MOST_SENT - 1):
         found = job(sent)
@@ -446,7 +444,7 @@ def _splits(
     for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
         row_bytes = work.sizes_bytes[survey.file] / max(survey.num_rows, 1)
         for split in split_file(
-            survey.file, survey.row_group_rows, first_ordinal=first, max_rows=limit / row_bytes
+            survey.file, survey.row_group_rows, first, max_rows=limit / row_bytes
         ):
             if waiting and waiting_bytes + split.rows * row_bytes > limit:
                 tasks.append(tuple(waiting))
@@ -512,7 +510,7 @@ class GroupRun:
     options: ExecutorOptions = DEFAULT_OPTIONS
     storage: StorageOptions = NO_OPTIONS
     origin: Origin | None = None
-    token: str = field(default_factory=lambda: uuid4().hex[:12])
+    token: str = field(default_factory=new_token)
 
     @property
     def group_id(self) -> int:
@@ -643,7 +641,7 @@ class GroupsInFlight:
 
     @property
     def may_join(self) -> bool:
-        """Whether the groups may share a job with others of which this is true."""
+        """Whether the groups may share a job with other such groups."""
         return self.attempts[0].is_one_task
 
     @property
@@ -667,7 +665,7 @@ class GroupsInFlight:
         with ThreadPoolExecutor(len(self.attempts)) as pool:
             each = map if len(self.attempts) == 1 else pool.map
             problems = list(each(_begun, self.attempts))
-            # Groups whose job fails run again one by one: one may have made the others fail.
+            # If a shared job fails, its groups run again one by one: one may have failed all.
             facts = [] if len(problems) == 1 or any(problems) else self._facts_together()
             ended = partial(self._ended, slots=slots, started=started)
             return list(each(ended, self.attempts, problems, facts or repeat(None)))
@@ -681,7 +679,7 @@ class GroupsInFlight:
             ]
             with self.engine.at_work():
                 return run_together(self.engine, works, self.attempts[0].options)
-        except Exception:  # noqa: BLE001  each group meets it again by itself
+        except Exception:  # noqa: BLE001  each group is tried again by itself
             return ()
 
     def _ended(
@@ -693,7 +691,7 @@ class GroupsInFlight:
         slots: Callable[[], int],
         started: float,
     ) -> Outcome:
-        """Return the outcome of a group; `facts` are those of a job that others shared."""
+        """Return the outcome of a group; it may have `facts` of a shared job."""
         raised = False
         try:
             if facts is None or facts.denied:
@@ -706,7 +704,7 @@ class GroupsInFlight:
             reason, raised = self.engine.reason_of(error), True
             outcome = GroupFailure(group_id=attempt.group_id, reason=reason)
         if isinstance(outcome, GroupFailure):
-            because = self.engine.cancelled  # which may be why it failed
+            because = self.engine.cancelled  # this may be why it failed
             outcome = outcome if because is None else _cancelled(attempt, because)
             attempt.run.discard()
         _say_ended(outcome)
@@ -770,17 +768,17 @@ def _say_ended(outcome: Outcome) -> None:
 
 _POLL_SECONDS: Final = 0.2
 _POLL_SECONDS_PER_GROUP: Final = 0.02
-"""Asking Spark about a group takes milliseconds of a thread."""
+"""A question to Spark about a group takes milliseconds of a thread."""
 _TASKS_PER_SLOT: Final = 2
 _MAX_GROUPS: Final = 1024
-"""Each takes a thread here, and on Spark one in its driver."""
+"""Each takes a thread here, and another one in Spark's driver."""
 _MAX_DRIVER_BYTES: Final = 1 << 30
 _LEAST_UNWATCHED: Final = 2
-"""Groups in flight where nobody reports that the tasks of one are nearly done."""
+"""Groups in flight if nothing reports how many tasks are done."""
 
 
 class Slots:
-    """How many tasks run at a time, which may change on a cluster.
+    """How many tasks run at a time; this may change on a cluster.
 
     If they are `watched`, jobs report how many of their tasks are done.
     """

@@ -1,12 +1,12 @@
-"""The layout of a group, and the main pass: rows read by splits, moved, written by output.
+"""The layout of a group, and its main pass: rows are read by splits, moved, and written by output.
 
-The driver makes the layout once from the samples and sends it to every task: a row goes to the same
-place in whatever order tasks run. Files are cut by rows or, if their sizes would differ much, by
+The driver makes the layout once from the samples and sends it to every task, so a row goes to the
+same place in any order of tasks. Files are cut by rows or, if their sizes would differ much, by
 bytes.
 
-A reading task sends each slice a piece of the rows in its memory: in order, with the curve key as
-last column. If such pieces would be tiny, it sends one piece per writing task, with every row's
-slice, and `RegroupTasks` puts rows together slice by slice, so that slices stay small.
+A reading task sends each slice a piece of the rows in its memory, in order, with the curve key as
+last column. If such pieces would be tiny, it sends one piece per writing task, with the slice of
+each row, and `RegroupTasks` joins rows slice by slice.
 """
 
 import math
@@ -31,7 +31,8 @@ from liquidlog.data.encodings import (
     concat,
     decode_table,
     encode_table,
-    narrow_columns,
+    map_dictionaries,
+    narrowed,
     widened,
 )
 from liquidlog.errors import ExecutorError, LiquidlogError
@@ -59,22 +60,21 @@ from liquidlog.spec.arrow import arrow_schema, leaf_column
 
 _MIN_SIZE: Final = 0.4
 _MAX_SIZES: Final = (1.6, 1.4, 1.4)
-"""Largest output over the mean, as estimated: by rows within the first, by bytes within the others,
-else cuts are equal. Chosen cuts make files of 0.5 to 1.5."""
+"""Largest estimated output over the mean: the first for cuts by rows, the others for cuts by bytes;
+otherwise cuts are equal. Chosen cuts make files of 0.5 to 1.5."""
 _MIN_PIECE_BYTES: Final = 24 << 10
 _MIN_PIECE_COLUMN_BYTES: Final = 256
-"""Least stored bytes of a piece per column, for tables with hundreds: Arrow needs about as much to
-describe a column."""
+"""Least stored bytes of a piece per column: Arrow needs about as much to describe a column."""
 _MEASURED_PER_MEAN: Final = 64
 _CHANCE: Final = 3.0
-"""Standard errors by which a mean of this many widths must differ to count."""
+"""A mean of so many widths counts if it differs by so many standard errors."""
 
 Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How rows get to `tasks` writing tasks, of `outputs_per_task` each; regrouped in two steps."""
+    """How rows get to `tasks` writing tasks with `outputs_per_task` each; maybe in two steps."""
 
     tasks: int
     outputs_per_task: int
@@ -87,7 +87,7 @@ class Route:
 
 
 def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
-    """Return the route: with fewer writing tasks where pieces would be too small to describe."""
+    """Return the route; there are fewer writing tasks if pieces would be too small."""
     slices = work.outputs * slices_per_output
     piece_bytes = max(_MIN_PIECE_BYTES, len(work.schema.fields) * _MIN_PIECE_COLUMN_BYTES)
     most = max(1, work.slice_bytes // piece_bytes)
@@ -128,14 +128,14 @@ def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
 def _even_layout(
     work: WritingWork, columns: Sequence[pa.Array], ordinals: Ordinals, measured: Weights
 ) -> tuple[Layout, CurveSample]:
-    """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
+    """Return the layout by rows, or by bytes if cuts by rows would make very unequal files.
 
     `measured` (s,) float64 has the bytes that sampled rows stand for, NaN if not measured.
     """
     layout, sample = _fitted(work, columns, ordinals)
     if np.isnan(measured).all():
         return layout, sample
-    # Each layout gives wide rows more room than the one before, hence purer neighbourhoods.
+    # Each layout gives wide rows more room than the one before.
     for max_size in _MAX_SIZES:
         keys = layout.keys_of(columns)
         weights = local_means(measured, stable_order(keys))
@@ -144,7 +144,7 @@ def _even_layout(
         least = _MIN_SIZE if not work.prefix else _MIN_SIZE * LEAST_SHARE
         if sizes.min() >= least * sizes.mean() and sizes.max() <= max_size * sizes.mean():
             return layout, sample
-        # Rows in order, as often as they weigh.
+        # Each row as often as it weighs.
         ends = np.cumsum(weights)
         steps = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
         rows = np.minimum(np.searchsorted(ends, steps, side="right"), len(weights) - 1)
@@ -176,7 +176,7 @@ def _fitted(
 def local_means(measured: Weights, order: RowOrder) -> Weights:
     """Return a weight for every sampled row: the mean of the bytes measured near it on the curve.
 
-    A weight is 1 where it differs by no more than chance. `measured` has NaN for rows that were not
+    A weight that differs from 1 only by chance is 1. `measured` has NaN for rows that were not
     measured; `order` (s,) int64 has the rows along the curve.
     """
     along = measured[order]
@@ -208,12 +208,12 @@ def first_ordinals(surveys: Sequence[Survey]) -> list[int]:
     return [0, *accumulate(survey.num_rows for survey in surveys)][:-1]
 
 
-# A *piece* holds rows as an Arrow IPC stream, which a shuffle moves as one row. The facts of a
-# task, or its failure, travel the same way as a *note*: only the facts of finished tasks count.
+# A *piece* holds rows as an Arrow IPC stream, and is one row of a shuffle. A *note* holds the facts
+# of a task, or its failure, in the same form: only facts of finished tasks count.
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 NOTES: Final = -1
-"""The slice of notes: sorted first, so that a failure is known before rows are."""
+"""The slice of notes, which are sorted before all rows, so that a failure is known first."""
 _PIECE_BYTES: Final = 16 << 20
 """Memory of one piece's rows; a shuffle keeps whole pieces in single rows."""
 _MAX_PAYLOAD_BYTES: Final = 256 << 20
@@ -224,14 +224,14 @@ _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=Fals
 _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
     compression=pa.Codec("zstd", compression_level=1), use_threads=False
 )
-"""For rows with dictionaries of their own: lz4 compresses texts such as hexadecimal keys little."""
+"""For rows with their own dictionaries: lz4 hardly compresses texts such as hexadecimal keys."""
 
 
 class Piece(NamedTuple):
     """One row of SHUFFLE_SCHEMA: rows of a slice, or of all slices of a writing task, or a note.
 
-    `target` leads to the writing task, `slice` is the first of its slices. A piece owns as many
-    ordinals from `ordinal` on as it has rows: sorted by these, pieces hold rows in order.
+    `target` leads to the writing task, `slice` is the first of its slices. `ordinal` is the number
+    of the first row; the others follow. So pieces sorted by `ordinal` hold rows in order.
     """
 
     target: int
@@ -241,13 +241,13 @@ class Piece(NamedTuple):
 
     @classmethod
     def note(cls, target: int, task: int, facts: TaskFacts) -> "Piece":
-        """Return a note to a writing task with the facts of reading task `number`."""
+        """Return a note to a writing task with the facts of a reading task."""
         return cls(target, NOTES, task, encode_facts(facts))
 
 
 def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) -> Iterator[Piece]:
     """Yield rows, of one slice or sorted by slice, as pieces of bounded size from `ordinal` on."""
-    compact = compacted(rows)
+    compact = map_dictionaries(rows, compacted)
     options = _IPC_OPTIONS if compact is rows else _TEXT_IPC_OPTIONS
     step = max(1, len(rows) * _PIECE_BYTES // max(compact.nbytes, 1))
     for start in range(0, len(rows), step):
@@ -285,7 +285,7 @@ def received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
 
 def _batch(pieces: list[Piece]) -> pa.RecordBatch:
     targets, slices, ordinals, payloads = zip(*pieces, strict=True)
-    # Each payload is copied once, which `pa.array` does not manage.
+    # `pa.array` would copy each payload more than once.
     offsets = np.cumsum([0, *map(len, payloads)]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(payloads))]
     columns = [
@@ -308,7 +308,7 @@ KEY_COLUMN: Final = "\x00curve key"
 SLICE_COLUMN: Final = "\x00slice"
 """Names that no Delta column can have."""
 _NARROW_SHARE: Final = 4
-"""Narrow rows that are divided by slice at a time take this part of a slice in memory."""
+"""Rows that are divided by slice at a time take this part of a slice's memory."""
 _WRITTEN_BYTES: Final = 32 << 20
 """Sorted rows are converted to their own types in parts of this size."""
 
@@ -353,7 +353,7 @@ class MapSide:
         for table, first in read():
             proof.add(table)
             parts = self._parts(table, first)
-            del table  # while its rows wait to be sent, and the next ones are read
+            del table  # it need not stay while its rows are sent and the next ones are read
             for number, start, rows in parts:
                 target = self.targets[number // self.route.slices_per_task]
                 yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
@@ -448,10 +448,10 @@ class OutputTasks:
 
     def _written(self, pieces: Iterator[Piece], waiting: Timer) -> tuple[TaskFacts, Proof]:
         proof = Proof()
-        # More slices than one arrive sorted by slice; a lone slice arrives in any order.
+        # Several slices arrive sorted by slice; a single slice arrives in any order.
         if self.route.slices_per_task == 1:
             pieces = iter(sorted(pieces, key=lambda piece: piece[:3]))
-        per_output = self.route.slices_per_output  # NOTES stay what they are
+        per_output = self.route.slices_per_output  # NOTES // per_output is NOTES
         notes: list[TaskFacts] = []
         outputs: list[WrittenFile | None] = []
         try:
@@ -459,7 +459,7 @@ class OutputTasks:
                 if number == NOTES:
                     notes = [decode_facts(piece.payload) for piece in members]
                     if any(note.failure is not None for note in notes):
-                        deque(pieces, maxlen=0)  # Spark waits until all is taken
+                        deque(pieces, maxlen=0)  # Spark waits until all pieces are taken
                         return merge_facts(notes), proof
                     continue
                 outputs.append(self._output(number, members, proof, waiting))
@@ -481,7 +481,7 @@ class OutputTasks:
 
 
 class SliceRows(NamedTuple):
-    """Rows of consecutive slices from `slice` on; `start` is their place among all divided rows."""
+    """Rows of consecutive slices from `slice` on; `start` is their place among all rows."""
 
     slice: int
     start: int
@@ -491,7 +491,7 @@ class SliceRows(NamedTuple):
 def keyed_rows(
     work: WritingWork, layout: Layout, table: pa.Table, first: int
 ) -> tuple[pa.Table, Slices]:
-    """Return rows with their keys as last column, and their slices, (n,); `first` is an ordinal."""
+    """Return rows with their keys as last column, and their slices, (n,)."""
     keys = layout.keys_of([leaf_column(table, path) for path in work.columns])
     keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type))
     return keyed, layout.cuts.parts_of(keys, ordinals_from(first, len(table)))
@@ -505,7 +505,7 @@ def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterato
     order = np.argsort(narrow, kind="stable")
     units = slices[order] // together
     starts = np.flatnonzero(np.diff(units, prepend=-1))
-    moved = _taken(narrow_columns(table), table.column_names, pa.array(order))
+    moved = _taken(map(narrowed, table.itercolumns()), table.column_names, pa.array(order))
     del table
     numbers, edges = (units[starts] * together).tolist(), [*starts.tolist(), len(units)]
     return (

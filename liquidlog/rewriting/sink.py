@@ -1,4 +1,4 @@
-"""Writing one output file of a group, with the proof of what went into it."""
+"""Writes the output files of a task and proves their rows, also for rows from outside."""
 
 import math
 import time
@@ -36,7 +36,7 @@ _PROVED_BYTES: Final = 64 << 20
 """Memory of the rows while an output is read back."""
 _attempt: Final[ContextVar[int | None]] = ContextVar("_attempt", default=None)
 _ENDED: Final = "the run of this task has ended or was cancelled"
-"""Never the reason where another task has one."""
+"""Only the reason of a failure if no task has another."""
 
 
 class Timer:
@@ -47,7 +47,7 @@ class Timer:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Context manager: the time until its end counts."""
+        """Context manager: adds the time until its end."""
         started = time.perf_counter()
         try:
             yield
@@ -55,7 +55,7 @@ class Timer:
             self.seconds += time.perf_counter() - started
 
     def each(self, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items, timing how long it takes to get them, not to use them."""
+        """Yield the items; the time to get them counts, the time to use them does not."""
         end = object()
         while True:
             with self.running():
@@ -75,7 +75,7 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, its files, or why it failed.
 
-    Bytes in `costs` are 0, as plan and outputs have them. `denied`: only credentials had expired.
+    Bytes in `costs` are 0: the plan and the outputs have them. `denied`: only credentials expired.
     """
 
     read: RowsProof | None = None
@@ -87,7 +87,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     denied: bool = False
 
     def proofs(self) -> tuple[RowsProof, RowsProof]:
-        """Return what was read and what was written; refuse them if their rows differ."""
+        """Return the proofs of rows read and written; refuse them if they differ."""
         if self.failure is not None:
             raise ExecutorError(self.failure)
         assert self.read is not None  # noqa: S101  there are both without a failure
@@ -100,7 +100,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
 
 
 class Proof:
-    """Adds up rows and checksums, and the time that takes; mutable."""
+    """Adds up rows, checksums, and the time for them; mutable."""
 
     def __init__(self) -> None:
         self.timer = Timer()
@@ -113,7 +113,6 @@ class Proof:
             self._checksum = add_checksums(self._checksum, multiset_checksum(table))
 
     def total(self) -> RowsProof:
-        """Return what was added so far."""
         return RowsProof(rows=self._rows, checksum=format_checksum(self._checksum))
 
 
@@ -146,10 +145,10 @@ class TaskProofs:
 
 
 class OutputFile:
-    """Context manager that writes one data file; deletes it unless `finish` was reached.
+    """Context manager that writes one data file; deletes it unless `finish` succeeded.
 
-    The proof covers the rows read back or, without `read_back`, those passed to `write`. The first
-    rows create the file. A file that is finished after its run has ended is deleted.
+    The proof covers the rows read back or, without `read_back`, the rows passed to `write`. The
+    first rows create the file. A file that is finished after its run has ended is deleted.
     """
 
     def __init__(self, work: WritingWork, number: int, *, proof: Proof) -> None:
@@ -166,7 +165,6 @@ class OutputFile:
         return self
 
     def write(self, table: pa.Table) -> None:
-        """Append rows; they are in the file in the order of the calls."""
         if len(table) == 0:
             return
         self._writer = self._writer or self._opened()
@@ -189,7 +187,6 @@ class OutputFile:
         return 0 if self._writer is None else self._writer.num_rows
 
     def end_row_group(self) -> None:
-        """Write the rows that wait, however few."""
         if self._writer is not None:
             self._writer.end_row_group()
 
@@ -243,7 +240,6 @@ class OutputFile:
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
     """Return the summed facts of tasks; any failure makes the whole a failure."""
     failed_tasks = [fact for fact in facts if fact.failure is not None]
-    # That a run had ended is the reason only if no task has another.
     failed_tasks.sort(key=lambda fact: (fact.failure == _ENDED, fact.denied))
     first = failed_tasks[0] if failed_tasks else TaskFacts()
     names = GroupCosts.__struct_fields__
@@ -260,7 +256,7 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
 
 
 def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
-    """Return the facts, as a failure unless the tasks read every row that footers promise."""
+    """Return the facts, or a failure if the tasks did not read every row of the inputs' footers."""
     promised = sum(survey.num_rows for survey in surveys)
     read = 0 if facts.read is None else facts.read.rows
     if facts.failure is None and read != promised:
@@ -272,14 +268,14 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
 def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
-    An error that may pass is raised while the task will be tried again; with new credentials, the
-    driver sends it again. Any other error retires the run, so that no more tasks begin.
+    A transient error is raised if the task will be tried again. If credentials expired, the driver
+    sends the task again. Any other error retires the run, so that no more tasks begin.
     """
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
     reason = "; ".join(str(error).splitlines())
     if isinstance(error, SchemaMismatchError):
-        reason = f"the rows are none of the table: {'; '.join(error.problems)}"
+        reason = f"the rows do not fit the table: {'; '.join(error.problems)}"
     if work.storage.expiring and is_denied(error):
         return TaskFacts(failure=reason, denied=True)
     with suppress(LiquidlogError, AmbiguousPutError):
@@ -318,9 +314,8 @@ def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:
     return RowsProof(rows=sum(proof.rows for proof in proofs), checksum=format_checksum(total))
 
 
-# Rows from outside into new files of a table: Arrow data of this process, DataFrames of tasks.
-#
-# Rows are divided by partition values, then written and proved as in a rewrite.
+# Rows from outside (Arrow data of this process, DataFrames of tasks) are divided by partition
+# values, then written and proved as in a rewrite.
 
 _MOST_GATHERED_BYTES: Final = 512 << 20
 """Memory of the rows that wait for their row groups, in all files together."""
@@ -336,7 +331,7 @@ def arriving_work(
     *,
     attempts: int = 1,
 ) -> WritingWork:
-    """Return the work of tasks that write for a plan, each tried `attempts` times."""
+    """Return the work of tasks that write for a plan; each task is tried `attempts` times."""
     return WritingWork(
         directory=file_address(plan.table_uri, "").rstrip("/"),
         outputs=1,
@@ -357,7 +352,7 @@ def arriving_work(
 def write_in_run(
     plan: WritePlan, run: Run, write: Callable[[], TaskFacts], *, origin: Origin | None = None
 ) -> WriteResult:
-    """Return the result of `write`; the plan's run ends finished, or discarded with all files."""
+    """Return the result of `write`; the run is finished, or discarded with all its files."""
     started = time.perf_counter()
     try:
         run.begin(origin)
@@ -415,7 +410,7 @@ class Parting:
         )
 
     def parts(self, table: pa.Table) -> Iterator[tuple[str, PartitionTexts, pa.Table]]:
-        """Yield the rows of each partition, without its columns, their directory and its values."""
+        """Yield (directory, values, rows without partition columns) of each partition."""
         if not self.fields:
             yield "", {}, table
             return
@@ -428,14 +423,14 @@ class Parting:
             raise SchemaMismatchError("the data", shown, shown, (str(error),)) from None
 
     def proved(self, rows: pa.Table, values: PartitionTexts) -> pa.Table:
-        """Return rows of a file with the partition columns last, as readers get them."""
+        """Return rows of a file with the partition columns, which come last."""
         for one in self.fields:
             column = pa.repeat(typed_value(values[one.physical_name], one), len(rows))
             rows = rows.append_column(one.physical_name, column)
         return rows
 
     def given(self, table: pa.Table) -> pa.Table:
-        """Return rows as `proved` has them: "" becomes null in a partition column."""
+        """Return rows like `proved` does: "" becomes null in a partition column."""
         names = [one.physical_name for one in self.fields]
         rows = table.drop_columns(names)
         for name in names:
@@ -515,7 +510,7 @@ class ArrivingFiles:
         if self._parting.fields:
             self._admit([directory for directory, _, _ in parts])
         for directory, values, rows in parts:
-            # Directories with short names are shared by partitions.
+            # Partitions may share a directory with a short name.
             key = tuple(values.values())
             file = self._file_of(key, directory, values)
             file.write(rows)
@@ -526,7 +521,6 @@ class ArrivingFiles:
                 self._finish(key)
 
     def finish(self) -> None:
-        """Finish all files that are open."""
         for key in tuple(self._open):
             self._finish(key)
 

@@ -1,8 +1,8 @@
-"""The work of tasks on a group, and how they read its rows: a sample, then all.
+"""What tasks know of a group, and how they read its rows: a sample, then all.
 
 A row's *ordinal* is its number among all live rows of the group, files in plan order and rows in
-file order: it breaks ties, so that the same inputs always give the same files. The sampling pass
-reads footers, the clustering columns and, in some row groups, the columns whose width varies.
+file order. It breaks ties, so the same inputs always give the same files. The sampling pass reads
+footers, the clustering columns and, in some row groups, columns with values of different width.
 """
 
 import ctypes
@@ -31,10 +31,6 @@ from liquidlog.startup import do_without_pandas
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import open_input
 
-# Access: whether this process can read and write a table, tried before any task begins.
-#
-# The probe is the marker of a run that never writes; if it is left behind, `orphans` finds it.
-
 CANNOT_READ: Final = "cannot read"
 """The beginning of a problem of reading, not of writing."""
 
@@ -55,7 +51,10 @@ def can_read(who: str, *, directory: str, file: str, storage: StorageOptions) ->
 def storage_problem(
     *, directory: str, file: str, token: str, options: Mapping[str, str]
 ) -> str | None:
-    """Return why this process cannot read `file` or write a table, None if it can do both."""
+    """Return why this process cannot read `file` or write a table, None if it can do both.
+
+    The probe is the marker of a run that never writes; if it stays behind, `orphans` finds it.
+    """
     try:
         storage = StorageOptions.of(options)
         with open_input(file, storage) as source:
@@ -85,8 +84,8 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 """Parameters of glibc's mallopt(3)."""
 _MMAP_THRESHOLD_BYTES: Final = 8 << 20
-"""Larger pieces of memory are returned at once: with 32 MiB, or an arena for each thread, workers
-hold three times what they use; with 4 MiB, a rewrite takes a tenth more CPU."""
+"""Larger pieces of memory are returned at once. With 32 MiB, or an arena for each thread, workers
+hold three times the memory they use; with 4 MiB, a rewrite takes a tenth more CPU."""
 _KEPT_BYTES: Final = 128 << 20
 """Free memory at the end of the heap that the process keeps."""
 
@@ -111,8 +110,6 @@ def prepare_process(*, runs_only_tasks: bool) -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-# How the work of a group is divided among tasks.
-
 _LEAST_OPTIONS: Final = {
     "single_task_bytes": 0,
     "task_bytes": 1,
@@ -121,17 +118,17 @@ _LEAST_OPTIONS: Final = {
     "sample_rows_per_output": 0,
 }
 _MOST_INPUTS_OF_ONE_TASK: Final = 256
-"""The footers of more inputs are read by several tasks in parallel."""
+"""Several tasks read the footers of more inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions:
-    """How the work of a group is divided, and how far its proof goes; sizes are bytes as stored.
+    """How the work of a group is divided among tasks, and proved; sizes are bytes as stored.
 
-    The proof covers what readers of the outputs find or, without `read_back`, what the Parquet
-    encoder gets. Groups of at most `single_task_bytes`, and compactions of few files to one unless
-    this is 0, are one task. A reading task takes at most `task_bytes`, and turns `slice_bytes` into
-    rows, or sorts them, at a time: this determines the memory of a worker.
+    The proof covers the rows that are read back from outputs or, without `read_back`, the rows
+    that the Parquet encoder gets. One task rewrites a group of at most `single_task_bytes` and,
+    unless this is 0, compacts few files into one. A reading task takes at most `task_bytes`. It
+    reads or sorts `slice_bytes` at a time: this determines the memory of a worker.
     """
 
     single_task_bytes: int = 16 << 20
@@ -158,15 +155,15 @@ class ExecutorOptions:
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
 _MEMORY_BYTES_PER_STORED: Final = 8
-"""TPC-H lineitem has 4; files that are compressed further are read in smaller slices."""
+"""TPC-H lineitem has 4; files with more are read in smaller slices."""
 _PARTS_FROM: Final = 2
-"""A row group of this many slices is read in parts."""
+"""A row group of more slices is read in parts."""
 _MEASURED_BYTES: Final = 1 << 30
 _MEASURED_SHARE: Final = 8
-"""Row widths are measured in row groups of about 1 GiB of a group, or of an eighth."""
+"""Row widths are measured in about 1 GiB of a group, or in an eighth of it."""
 _ALIKE: Final = 0.1
 _ALIKE_STEP: Final = 4
-"""Of row groups with rows about as wide as the group's, every fourth is measured."""
+"""If the rows of a row group are about as wide as the group's, every fourth such is measured."""
 _MIN_UNEVEN_SHARE: Final = 1 / 8
 """Columns with a smaller share of a row group's bytes are not measured."""
 
@@ -176,7 +173,7 @@ class WritingWork:
     """How rows become files of a table; this is sent to the tasks.
 
     `columns` are physical paths of the clustering columns; `curve` is None for a compaction. A task
-    reads or sorts `slice_bytes`, as stored, at a time, and is tried `task_attempts` times.
+    reads or sorts `slice_bytes` of stored bytes at a time, and is tried `task_attempts` times.
     """
 
     directory: str
@@ -213,16 +210,16 @@ class WritingWork:
 
     @property
     def schema(self) -> StructType:
-        """The columns that move: the table's, then the hidden ones that rows keep."""
+        """The columns that move: the table's, then the hidden columns of row tracking."""
         return file_schema(self.table_schema, self.row_tracking)
 
     def sent(self) -> Self:
-        """Return the work with storage options of this moment, to send to tasks."""
+        """Return the work for tasks, with storage options of this moment."""
         return replace(self, storage=self.storage.fresh())
 
     @property
     def slice_memory_bytes(self) -> int:
-        """Memory of a slice in unusually compressed files."""
+        """Most memory of a slice."""
         return _MEMORY_BYTES_PER_STORED * self.slice_bytes
 
 
@@ -267,7 +264,7 @@ class Split:
 
 
 def split_file(
-    file: int, row_group_rows: Sequence[int], *, first_ordinal: int, max_rows: float
+    file: int, row_group_rows: Sequence[int], first_ordinal: int, *, max_rows: float
 ) -> Iterator[Split]:
     """Yield the row groups of a file as splits of at most `max_rows` rows, or one row group."""
     start, rows = 0, 0
@@ -320,7 +317,7 @@ def _read_apart(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.T
         with open_logical_file(work, split.file) as data_file:
             max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
             sizes = [data_file.row_group_rows(number) for number in split.row_groups]
-            for chunk in split_file(split.file, sizes, first_ordinal=ordinal, max_rows=max_rows):
+            for chunk in split_file(split.file, sizes, ordinal, max_rows=max_rows):
                 row_groups = [split.row_groups[number] for number in chunk.row_groups]
                 for rows in read_bounded(data_file, None, row_groups, max_rows=max_rows):
                     following = ordinal + len(rows)
@@ -336,7 +333,7 @@ def read_bounded(
     *,
     max_rows: float,
 ) -> Iterator[pa.Table]:
-    """Yield the live rows of row groups, together, or in parts if there is one large row group."""
+    """Yield the live rows of row groups: together, or in parts if it is one large row group."""
     rows = sum(map(file.row_group_rows, row_groups))
     if len(row_groups) == 1 and rows > _PARTS_FROM * max_rows:
         physical_rows = file.row_group_physical_rows(row_groups[0])
@@ -349,7 +346,7 @@ def read_bounded(
 def rows_at_a_time(
     work: GroupWork, file: int, opened: LogicalFile, row_groups: Sequence[int]
 ) -> float:
-    """Return how many live rows of row groups are a slice; below 1 if nearly all are deleted."""
+    """Return how many live rows of row groups make a slice; below 1 if nearly all are deleted."""
     stored_bytes = work.sizes_bytes[file] / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
     memory_bytes = sum(map(opened.file.row_group_memory_bytes, row_groups)) / rows
@@ -362,8 +359,8 @@ def rows_at_a_time(
 class Survey:
     """The row groups and sampled rows of one input; `file` is its number in the plan.
 
-    `rows` (n,) uint64 are the numbers of sampled rows, increasing, with their clustering `columns`
-    and about their stored bytes, NaN where not measured.
+    `rows` (n,) uint64 are the numbers of sampled rows, increasing. They have clustering `columns`
+    and estimated `row_bytes`, NaN where not measured.
     """
 
     file: int
@@ -375,12 +372,11 @@ class Survey:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the whole input."""
         return sum(self.row_group_rows)
 
 
 class Planned(NamedTuple):
-    """An input's number in the plan; stored bytes and, if the log has them, rows of its group."""
+    """An input's number in the plan; stored bytes and rows of its group, None if unknown."""
 
     file: int
     group_bytes: int
@@ -520,7 +516,7 @@ Own = TypeVar("Own")
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Generic[Own]):
-    """The inputs of one task, and its task `own`, which numbers them from 0."""
+    """The inputs of one task, and the task itself, `own`, which numbers its inputs from 0."""
 
     inputs: tuple[Located, ...]
     own: Own

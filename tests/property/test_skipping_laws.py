@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.deleted_rows import SoughtRows
-from liquidlog.data.encodings import aligned, concat, narrow_columns, widened
+from liquidlog.data.encodings import aligned, concat, widened
+from liquidlog.data.encodings import narrowed as narrowed_column
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import read_row_group_bounds
 from liquidlog.predicates.matching import judged_each
@@ -125,7 +126,7 @@ def test_every_other_month_is_skipped(zone: str) -> None:
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    return pa.table(list(narrow_columns(table)), names=table.column_names)
+    return pa.table([narrowed_column(one) for one in table.itercolumns()], names=table.column_names)
 
 
 KINDS = pa.schema(

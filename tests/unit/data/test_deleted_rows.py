@@ -234,9 +234,9 @@ def test_rows_that_the_plan_did_not_have_are_a_mistake_of_the_caller(tmp_path: P
     layout = layout_of(rows.schema)
     one = write_input(tmp_path / "i.parquet", rows, planned=[1])
     output = write_output(tmp_path / "o.parquet", rows, layout)
-    with pytest.raises(ValueError, match="rows that are deleted are asked for"):
+    with pytest.raises(ValueError, match="deleted rows cannot be read"):
         find([replace(one, positions=positions([1]))], [output], layout)
-    with pytest.raises(ValueError, match="row 2 is asked for, of 2"):
+    with pytest.raises(ValueError, match="there is no row 2 of 2"):
         find([replace(one, positions=positions([2]))], [output], layout)
 
 
