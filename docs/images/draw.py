@@ -24,6 +24,11 @@ PANEL: Final = (380, 300)
 LEFT, TOP, GAP = 70, 60, 60
 FILL: Final = "#0b7285"
 QUERY_COLOUR: Final = "#c92a2a"
+STYLE: Final = (
+    "<style>@media (prefers-color-scheme: dark) { svg { fill: #dee2e6 } .paper { fill: #1b1e23 }"
+    " .file { fill: #66d9e8; stroke: #66d9e8 } .query { stroke: #ff8787 } }</style>\n"
+)
+"""The picture brings its own background, so it is legible on a page of either scheme."""
 
 Range = tuple[float, float]
 
@@ -49,7 +54,9 @@ def picture(recorded: Mapping[str, Any]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         f' font-family="sans-serif" font-size="13" fill="#212529">\n'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "".join(panels) + "</svg>\n"
+        f'{STYLE}<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>\n'
+        + "".join(panels)
+        + "</svg>\n"
     )
 
 
@@ -62,8 +69,9 @@ def _panel(
     side: str,
 ) -> str:
     touched = sum(_meet(box[0], query[0]) and _meet(box[1], query[1]) for box in boxes)
-    fill = f'fill="{FILL}" fill-opacity="0.10" stroke="{FILL}" stroke-width="1"'
-    outline = f'fill="none" stroke="{QUERY_COLOUR}" stroke-width="2" stroke-dasharray="5 3"'
+    fill = f'class="file" fill="{FILL}" fill-opacity="0.10" stroke="{FILL}" stroke-width="1"'
+    dashed = 'fill="none" stroke-width="2" stroke-dasharray="5 3"'
+    outline = f'class="query" {dashed} stroke="{QUERY_COLOUR}"'
     bottom = TOP + PANEL[1] + 22
     return (
         f'<text x="{left}" y="{TOP - 30}" font-size="16" font-weight="bold">{side}</text>\n'

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.curves import hilbert_point, zorder_point
+from liquidlog.curve.curves import hilbert_index, zorder_index
 
 HERE: Final = Path(__file__).parent
 FILES: Final = (("A", 0, 5), ("B", 3, 8), ("C", 6, 12), ("D", 14, 18))
@@ -25,8 +25,13 @@ COLOURS: Final = (
 FRAME: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
     ' height="{height}" font-family="sans-serif" font-size="13">\n'
-    '<rect width="100%" height="100%" fill="#ffffff"/>\n'
+    "<style>@media (prefers-color-scheme: dark) {{ svg {{ fill: #dee2e6 }}"
+    " .paper {{ fill: #1b1e23 }} .file {{ fill: #66d9e8 }} .cell {{ stroke: #1b1e23 }}"
+    " .curve {{ stroke: #dee2e6 }} .look {{ stroke: #ff8787 }} .word {{ fill: #ff8787 }} }}"
+    "</style>\n"
+    '<rect class="paper" width="100%" height="100%" fill="#ffffff"/>\n'
 )
+"""A picture brings its own background, so it is legible on a page of either scheme."""
 
 Points = npt.NDArray[np.uint32]
 
@@ -49,32 +54,35 @@ def depth_picture() -> str:
         words = f"depth {depth_of(low, high)}, overlaps {others}"
         lines += [
             f'<text x="10" y="{y + 17}">file {name}</text>',
-            f'<rect x="{x}" y="{y}" width="{width}" height="24" {style}/>',
+            f'<rect class="file" x="{x}" y="{y}" width="{width}" height="24" {style}/>',
             f'<text x="{left + KEYS * step + 9}" y="{y + 17}">{words}</text>',
         ]
     x, bottom = left + 7.5 * step, 40 + 40 * len(FILES)
+    dashed = f'y1="28" y2="{bottom}" stroke="#c92a2a" stroke-dasharray="4 3"'
+    word = f'class="word" x="{x - 100}" y="22" fill="#c92a2a"'
     lines += [
-        f'<line x1="{x}" y1="28" x2="{x}" y2="{bottom}" stroke="#c92a2a" stroke-dasharray="4 3"/>',
-        f'<text x="{x - 100}" y="22" fill="#c92a2a">a look-up of key 7 opens B and C</text>',
+        f'<line class="look" x1="{x}" x2="{x}" {dashed}/>',
+        f"<text {word}>a query for key 7 opens B and C</text>",
         f'<text x="{left}" y="{bottom + 20}">smaller keys</text>',
         f'<text x="{left + KEYS * step - 75}" y="{bottom + 20}">larger keys</text>',
     ]
     return "\n".join([*lines, "</svg>\n"])
 
 
-def curve_points(point: Callable[..., Points]) -> Points:
+def curve_points(index: Callable[[Points, int], npt.NDArray[np.uint64]]) -> Points:
     """Return the (64, 2) cells of a grid in the order of a curve."""
-    return point(np.arange(1 << 2 * BITS, dtype=np.uint64), dimensions=2, bits=BITS)
+    cells = np.indices((1 << BITS, 1 << BITS), np.uint32).reshape(2, -1).T
+    return cells[np.argsort(index(cells, BITS))]
 
 
 def curves_picture() -> str:
     """Return a Hilbert and a Z-order curve, each cut into files of as many cells."""
     lines = [FRAME.format(width=660, height=350)]
-    for left, title, point in (
-        (20, "Hilbert curve", hilbert_point),
-        (350, "Z-order curve", zorder_point),
+    for left, title, index in (
+        (20, "Hilbert curve", hilbert_index),
+        (350, "Z-order curve", zorder_index),
     ):
-        lines += _curve(left, title, curve_points(point))
+        lines += _curve(left, title, curve_points(index))
     return "\n".join([*lines, "</svg>\n"])
 
 
@@ -84,11 +92,12 @@ def _curve(left: int, title: str, points: Points) -> Iterator[str]:
     for place, (x, y) in enumerate(points.tolist()):
         colour = COLOURS[place // CELLS_PER_FILE % len(COLOURS)]
         yield (
-            f'<rect x="{left + x * step}" y="{top + y * step}" width="{step}" height="{step}"'
+            f'<rect class="cell" x="{left + x * step}" y="{top + y * step}"'
+            f' width="{step}" height="{step}"'
             f' fill="{colour}" fill-opacity="0.35" stroke="#ffffff"/>'
         )
     middles = (f"{left + (x + 0.5) * step},{top + (y + 0.5) * step}" for x, y in points.tolist())
-    yield f'<polyline points="{" ".join(middles)}" fill="none" stroke="#212529"/>'
+    yield f'<polyline class="curve" points="{" ".join(middles)}" fill="none" stroke="#212529"/>'
 
 
 if __name__ == "__main__":
