@@ -31,7 +31,14 @@ from liquidlog.spec.actions import UNREADABLE, DeletionVector
 from liquidlog.spec.arrow import json_texts
 from liquidlog.spec.evolution import TableTerms
 from liquidlog.spec.partitions import PartitionTexts, data_schema
-from liquidlog.spec.schema import MappingMode, PrimitiveType, StructField, StructType, parse_schema
+from liquidlog.spec.schema import (
+    NESTED_IDS,
+    MappingMode,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parse_schema,
+)
 from liquidlog.spec.text import Summary
 
 if TYPE_CHECKING:
@@ -244,6 +251,11 @@ class InputFiles(_Files[InputFile]):
     def live_rows(self) -> int | None:
         """Rows of the files without deleted ones, None if the row count of a file is unknown."""
         return live_rows(self.columns["num_records"], self.columns["deletion_vector"])
+
+    def all_of(self, values: PartitionTexts) -> "InputFiles":
+        """Return the files with the same partition values for each."""
+        kind = self.schema.field("partition_values").type
+        return self.with_partition_values(pa.array([list(values.items())] * len(self), kind))
 
     def with_partition_values(self, values: pa.Array) -> "InputFiles":
         """Return the files with these partition values: a map for each, from names to texts."""
@@ -543,6 +555,9 @@ PARTITIONED_FORMAT_VERSION: Final = 2
 """Plans of partitioned tables; releases that ignore partition values must not run them."""
 MIGRATING_FORMAT_VERSION: Final = 3
 """Plans that turn partition columns into data; older releases would write nulls for them."""
+FULLER_FORMAT_VERSION: Final = 4
+"""Plans whose outputs hold partition columns too, or field ids inside arrays and maps; older
+releases write neither."""
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
 GIB: Final = 1 << 30
@@ -620,7 +635,8 @@ class WriterOptions(Document, frozen=True, kw_only=True):
 
     `indexed` are the physical paths of leaves with statistics; with `tight_bounds`, statistics
     declare their bounds exact. `bloom_filters` are the physical paths of leaves with Bloom filters,
-    the most useful first.
+    the most useful first. With `holds_partitions`, files have the partition columns too, after all
+    other columns.
     """
 
     indexed: tuple[tuple[str, ...], ...]
@@ -629,6 +645,7 @@ class WriterOptions(Document, frozen=True, kw_only=True):
     tight_bounds: bool = False
     bloom_filters: tuple[tuple[str, ...], ...] = ()
     row_group_rows: int | msgspec.UnsetType = msgspec.UNSET
+    holds_partitions: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
@@ -685,14 +702,22 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
         return self.former_partition_columns or ()
 
     @property
+    def constant_columns(self) -> tuple[str, ...]:
+        """The physical names of the columns that outputs hold and whose values the inputs have."""
+        held = self.partitioned_by if self.writer_options.holds_partitions else ()
+        return self.formerly_partitioned_by or held
+
+    @property
     def is_migration(self) -> bool:
         """Whether its commit turns a partitioned table into a clustered one."""
         return bool(self.formerly_partitioned_by)
 
     @property
     def data_schema(self) -> StructType:
-        """The table's columns that data files hold: all but the partition columns."""
-        return data_schema(parse_schema(self.schema_string, where="the plan"), self.partitioned_by)
+        """The table's columns that data files hold."""
+        schema, options = parse_schema(self.schema_string, where="the plan"), self.writer_options
+        held = bool(options.holds_partitions)
+        return data_schema(schema, self.partitioned_by, holds_partitions=held)
 
     @property
     def size_bytes(self) -> int:
@@ -971,7 +996,7 @@ def plan_pieces(plan: ClusteringPlan) -> Iterator[bytes]:
 
 def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     """Return the plan in a document."""
-    versions = (FORMAT_VERSION, PARTITIONED_FORMAT_VERSION, MIGRATING_FORMAT_VERSION)
+    versions = tuple(range(FORMAT_VERSION, FULLER_FORMAT_VERSION + 1))
     _check_head(content, where, kind="a plan", expected=versions)
     try:
         plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
@@ -989,23 +1014,29 @@ def _files(kind: type[_Files[Any]], rows: object) -> _Files[Any]:
     return kind.from_document(rows)
 
 
-def plan_version(partition_columns: Sequence[str]) -> int:
+def plan_version(
+    partition_columns: Sequence[str], options: WriterOptions, schema_string: str
+) -> int:
     """Return the format version of plans of tables with these partition columns."""
+    if options.holds_partitions or NESTED_IDS in schema_string:
+        return FULLER_FORMAT_VERSION
     return PARTITIONED_FORMAT_VERSION if partition_columns else FORMAT_VERSION
 
 
 def _partition_problems(plan: ClusteringPlan) -> Iterator[str]:
     columns = set(plan.partitioned_by)
     former = set(plan.formerly_partitioned_by)
-    version = MIGRATING_FORMAT_VERSION if former else plan_version(plan.partitioned_by)
+    constant = set(plan.constant_columns)
+    version = plan_version(plan.partitioned_by, plan.writer_options, plan.schema_string)
+    version = max(version, MIGRATING_FORMAT_VERSION if former else FORMAT_VERSION)
     if plan.format_version != version or (columns and former) or (former and not plan.terms):
         yield (
             f"has format version {plan.format_version}, {len(columns)} partition columns and"
             f" {len(former)} former ones"
         )
     for group in plan.groups:
-        if not group.inputs.have_values_of(former):
-            listed = ", ".join(sorted(former)) or "no column"
+        if not group.inputs.have_values_of(constant):
+            listed = ", ".join(sorted(constant)) or "no column"
             yield (
                 f"has partition values of other columns than {listed} for inputs of group"
                 f" {group.group_id}; plan again"

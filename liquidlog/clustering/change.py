@@ -69,6 +69,7 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import wide_bounds
+from liquidlog.spec.iceberg import file_tags
 from liquidlog.spec.paths import encoded_path
 from liquidlog.spec.schema import quote_path
 
@@ -401,9 +402,10 @@ def rewrite_change(
     require_sound(snapshot, plan, groups, stale)
     _require_reconciled(groups, stale, reconciled)
     outputs = [output for one in reconciled for output in one.outputs]
+    pairs = zip(planned, reconciled, strict=True)
     adds, domains = assign_row_ids(
         snapshot,
-        [add for of, one in zip(planned, reconciled, strict=True) for add in _adds(plan, of, one)],
+        [add for of, one in pairs for add in _adds(snapshot, plan, of, one)],
         [output.file.num_records for output in outputs],
     )
     originals = [()] * len(planned) if kept is None else kept
@@ -549,8 +551,10 @@ class _OutputStats(msgspec.Struct, rename="camel"):
     null_count: dict[str, Any] = {}
 
 
-def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -> Iterator[AddFile]:
-    tags = _cube_tags(plan, planned)
+def _adds(
+    snapshot: Snapshot, plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled
+) -> Iterator[AddFile]:
+    tags = {**file_tags(snapshot.metadata.configuration), **_cube_tags(plan, planned)} or None
     for output in reconciled.outputs:
         file, vector = output.file, output.vector
         yield AddFile(
@@ -627,9 +631,9 @@ def column_names(plan: ClusteringPlan | WritePlan) -> str:
     return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
 
 
-def _cube_tags(plan: ClusteringPlan, group: RewriteGroup) -> Mapping[str, str | None] | None:
+def _cube_tags(plan: ClusteringPlan, group: RewriteGroup) -> Mapping[str, str | None]:
     if group.zcube_id is None:
-        return None
+        return {}
     return {ZCUBE_ID: group.zcube_id, ZCUBE_ZORDER_BY: column_names(plan)}
 
 
@@ -640,7 +644,7 @@ def joined(
     expected: int,
 ) -> tuple[CopiedAdd, ...]:
     """Return the adds of a group's `expected` kept files with the tags of its cube."""
-    tags = _cube_tags(plan, group) or {}
+    tags = _cube_tags(plan, group)
     if len(originals) != expected or (originals and not tags):
         detail = f"group {group.group_id} keeps {expected} files, found {len(originals)}"
         raise ResultMismatchError((detail,))

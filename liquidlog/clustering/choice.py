@@ -21,7 +21,9 @@ from liquidlog.clustering.columns import (
     clustering_state,
     filtered_leaves,
     planned_row_tracking,
+    shredding_problems,
     unresolved_problem,
+    value_problems,
 )
 from liquidlog.clustering.keyspace import (
     ColumnSpans,
@@ -58,7 +60,14 @@ from liquidlog.spec.arguments import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import Bounds, BoundsOf, Mask, indexed_leaves
 from liquidlog.spec.evolution import file_problems, table_terms
-from liquidlog.spec.features import DELETION_VECTORS, table_features
+from liquidlog.spec.features import (
+    DELETION_VECTORS,
+    ICEBERG_COMPAT_V2,
+    is_true,
+    materializes_partitions,
+    table_features,
+)
+from liquidlog.spec.iceberg import PROPERTY_V2
 from liquidlog.spec.partitions import PartitionTexts, output_directory, partition_fields, same_value
 from liquidlog.spec.schema import mapping_mode
 from liquidlog.spec.text import render_size
@@ -177,13 +186,32 @@ def check_table(snapshot: Snapshot) -> ClusteringState:
     if state.unresolved:
         raise ClusteringColumnError(tuple(unresolved_problem(path) for path in state.unresolved))
     partitions = snapshot.metadata.partition_columns
-    problems = list(file_problems(partitions, snapshot.metadata.configuration))
+    problems = [*file_problems(snapshot.metadata.configuration), *compat_problems(snapshot)]
+    problems += shredding_problems(snapshot)
     if state.columns and partitions:
         listed = ", ".join(partitions)
         problems.append(f"clustering columns and partition columns ({listed}) at once")
+    if _holds_partitions(snapshot):
+        problems += value_problems(snapshot)
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "optimized", tuple(problems))
     return state
+
+
+def compat_problems(snapshot: Snapshot) -> Iterator[str]:
+    """Yield which live files IcebergCompatV2 forbids, if the table has it enabled."""
+    if not is_true(snapshot.metadata.configuration, PROPERTY_V2):
+        return
+    files = snapshot.files
+    vectors = files.num_rows - files["deletion_vector"].null_count
+    if vectors:
+        yield (
+            f"{ICEBERG_COMPAT_V2} with deletion vectors of {vectors} file(s), which Delta Spark's"
+            " REORG TABLE … APPLY (PURGE) removes"
+        )
+    uncounted = files["num_records"].null_count
+    if uncounted:
+        yield f"{ICEBERG_COMPAT_V2} with {uncounted} file(s) without numRecords"
 
 
 def check_clustered(state: ClusteringState) -> tuple[ClusteringColumn, ...]:
@@ -262,8 +290,12 @@ def build_plan(
     values = [partitions.values_of(int(rows[0])) for rows in choice.groups]
     physical, properties = partitions.columns, snapshot.metadata.configuration
     kept = [_kept_files(snapshot.files, rows) for rows in choice.kept] or [NONE_KEPT] * len(inputs)
+    options = planned_writer_options(snapshot, columns, policy)
+    schema_string = snapshot.metadata.schema_string
+    if options.holds_partitions:
+        inputs = [files.all_of(own) for files, own in zip(inputs, values, strict=True)]
     return ClusteringPlan(
-        format_version=plan_version(physical),
+        format_version=plan_version(physical, options, schema_string),
         plan_id=plan_id,
         table_uri=snapshot.uri,
         table_location=(UNSET if snapshot.location == snapshot.uri else snapshot.location),
@@ -275,9 +307,9 @@ def build_plan(
         columns=tuple(
             PlannedColumn(logical=column.logical, physical=column.physical) for column in columns
         ),
-        schema_string=snapshot.metadata.schema_string,
+        schema_string=schema_string,
         mapping_mode=mapping_mode(properties),
-        writer_options=planned_writer_options(snapshot, columns, policy),
+        writer_options=options,
         row_tracking=planned_row_tracking(snapshot),
         groups=tuple(
             RewriteGroup(
@@ -338,7 +370,14 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
         string_prefix_chars=int(prefix),
         compression=codec.value,
         tight_bounds=DELETION_VECTORS in table_features(snapshot.protocol),
+        holds_partitions=_holds_partitions(snapshot) or UNSET,
     )
+
+
+def _holds_partitions(snapshot: Snapshot) -> bool:
+    metadata = snapshot.metadata
+    asks = materializes_partitions(snapshot.protocol, metadata.configuration)
+    return asks and bool(metadata.partition_columns)
 
 
 def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[InputFiles]:

@@ -40,11 +40,20 @@ from liquidlog.spec.features import (
     ROW_TRACKING,
     ROW_TRACKING_ENABLED,
     ROW_TRACKING_SUSPENDED,
+    SHREDDING,
     clustering_upgrade,
     is_clustered,
     is_true,
+    table_features,
 )
-from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, untyped_values
+from liquidlog.spec.iceberg import PROPERTY_V1, PROPERTY_V2
+from liquidlog.spec.partitions import (
+    READ_AS,
+    PartitionTexts,
+    in_zone,
+    partition_fields,
+    untyped_values,
+)
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -55,8 +64,10 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    fields_with_paths,
     find_column,
     leaves,
+    nested_parts,
     quote_path,
     resolve_path,
 )
@@ -406,19 +417,40 @@ def bounds_with_values(snapshot: Snapshot, bounds_of: BoundsOf) -> BoundsOf:
 
 
 def _migration_problems(snapshot: Snapshot) -> Iterator[str]:
-    partitions = snapshot.metadata.partition_columns
     configuration = snapshot.metadata.configuration
-    yield from file_problems(partitions, configuration)
+    yield from file_problems(configuration)
+    for name in (PROPERTY_V1, PROPERTY_V2):
+        if is_true(configuration, name):
+            yield f"{name}, which forbids other partition columns"
     if configuration.get(_UNIFORM):
         yield f"{_UNIFORM}, since tables of other formats are partitioned by the same columns"
+    yield from shredding_problems(snapshot)
+    # Whatever the zone, a value in it has the same form.
+    yield from value_problems(snapshot, time_zone=READ_AS)
+
+
+def shredding_problems(snapshot: Snapshot) -> Iterator[str]:
+    """Yield why files cannot be rewritten: some may have variants in typed columns."""
+    shredded = set(SHREDDING).intersection(table_features(snapshot.protocol))
+    for path, field in fields_with_paths(snapshot.schema) if shredded else ():
+        types = (field.data_type, *(part for _, part in nested_parts(field.data_type)))
+        if PrimitiveType("variant") in types:
+            name = quote_path(path)
+            yield f"{min(shredded)} with the variant {name}, whose parts files may shred"
+
+
+def value_problems(snapshot: Snapshot, *, time_zone: str | None = None) -> Iterator[str]:
+    """Yield why partition values cannot become values of rows; `time_zone` as `in_zone`."""
+    partitions = snapshot.metadata.partition_columns
     fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
-    documents = distinct_values(snapshot.files).documents
+    documents: tuple[PartitionTexts, ...] = distinct_values(snapshot.files).documents
     names = {field.physical_name for field in fields}
     if any(set(document) != names for document in documents):
         yield f"partition values of other columns than {', '.join(partitions)}"
         return
-    # Whatever the zone, a value in it has the same form.
-    yield from untyped_values([in_zone(one, fields, READ_AS) for one in documents], fields)
+    if time_zone is not None:
+        documents = tuple(in_zone(one, fields, time_zone) for one in documents)
+    yield from untyped_values(documents, fields)
 
 
 # Row tracking: fresh row ids for new files, and hidden columns in which rows keep their ids

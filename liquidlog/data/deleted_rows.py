@@ -298,7 +298,7 @@ class FileLayout(DataLayout):
             columns=tuple(column.physical for column in plan.columns),
             options=plan.writer_options,
             partition_columns=plan.partitioned_by,
-            former_partition_columns=plan.formerly_partitioned_by,
+            constant_columns=plan.constant_columns,
         )
 
     @property

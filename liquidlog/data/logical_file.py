@@ -144,15 +144,15 @@ def _require_written(
 class DataLayout:
     """How data files of a table are read; all names are physical.
 
-    `schema` has the columns that files hold. `partition_columns` are not read, even if a file holds
-    them. `former_partition_columns` are columns of `schema`, but the log has their values.
+    `schema` has the columns that are read. `partition_columns` are not read, even if a file holds
+    them. `constant_columns` are columns of `schema`, but the log has their values.
     """
 
     schema: StructType
     mapping: MappingMode = MappingMode.NONE
     row_tracking: RowTracking | None = None
     partition_columns: tuple[str, ...] = ()
-    former_partition_columns: tuple[str, ...] = ()
+    constant_columns: tuple[str, ...] = ()
 
 
 Span = tuple[int, int]
@@ -343,7 +343,7 @@ def is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
 
 
 def _constants(located: Located, layout: DataLayout, *, dictionary: bool) -> dict[str, pa.Scalar]:
-    path, names = located.path, layout.former_partition_columns
+    path, names = located.path, layout.constant_columns
     values = located.file.partition_values or {}
     if set(values) != set(names):
         found = ", ".join(sorted(values)) or "no column"

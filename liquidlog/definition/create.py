@@ -746,7 +746,7 @@ def _create(
     problems = (
         *unsupported_for_writing(protocol, configuration),
         *schema_problems(protocol, configuration, schema),
-        *(file_problems(partition_columns, configuration) if partition_columns else ()),
+        *(file_problems(configuration) if partition_columns else ()),
     )
     if problems:
         raise UnsupportedFeatureError("the new table", "created", problems)

@@ -30,7 +30,12 @@ from liquidlog.clustering.settings import (
     weights_text,
     zone_named,
 )
-from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
+from liquidlog.errors import (
+    ClusteringColumnError,
+    CorruptLogError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Sample
@@ -40,7 +45,7 @@ from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.actions import AddFile, RemoveFile
-from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.arrow import arrow_schema, intervals
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.features import table_features
 from liquidlog.spec.partitions import in_zone, partition_fields, typed_value
@@ -443,6 +448,9 @@ def scan(
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
     """Return the files of a version that may have rows of which `where` is true, by default all."""
     arrow_schema(snapshot.schema)  # refuses columns that cannot be read
+    problems = intervals(snapshot.schema)
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "read", problems)
     rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
     if where is not None:
         # The SQL parser takes a third of a command's start.

@@ -402,7 +402,7 @@ def _of_partitioned_table(made: ClusteringPlan, snapshot: Snapshot) -> Clusterin
     places = input_rows(snapshot, made.groups)
     return structs.replace(
         made,
-        format_version=MIGRATING_FORMAT_VERSION,
+        format_version=max(made.format_version, MIGRATING_FORMAT_VERSION),
         former_partition_columns=names,
         terms=table_terms(snapshot.metadata, snapshot.protocol),
         groups=tuple(

@@ -24,6 +24,7 @@ from liquidlog.clustering.change import column_names, removes_of
 from liquidlog.clustering.choice import (
     check_clustered,
     check_table,
+    compat_problems,
     input_files,
     partitions_of,
     planned_writer_options,
@@ -106,10 +107,11 @@ from liquidlog.spec.actions import (
     file_key,
 )
 from liquidlog.spec.arguments import address, several
-from liquidlog.spec.arrow import column_limits, leaf_column, one_array
+from liquidlog.spec.arrow import column_limits, intervals, leaf_column, one_array
 from liquidlog.spec.bounds import remembering
 from liquidlog.spec.evolution import file_problems
 from liquidlog.spec.features import ROW_TRACKING_ENABLED, is_true
+from liquidlog.spec.iceberg import file_tags
 from liquidlog.spec.partitions import (
     PartitionTexts,
     directory_settings,
@@ -177,7 +179,9 @@ def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
         except ValueError as error:
             problems.append(f"char or varchar in column {quote_path((field.name,))} ({error})")
     partitions = snapshot.metadata.partition_columns
-    problems.extend(file_problems(partitions, snapshot.metadata.configuration))
+    problems.extend(file_problems(snapshot.metadata.configuration))
+    problems.extend(compat_problems(snapshot))
+    problems.extend(f"column {text}" for text in intervals(snapshot.schema))
     fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
     problems.extend(unwritable_partitions(fields))
     if problems:
@@ -522,9 +526,10 @@ class _Writing:
         )
 
     def _adds(self) -> list[AddFile]:
-        tags: Mapping[str, str | None] | None = None
-        if self.plan.zcube_id is not None:
-            tags = {ZCUBE_ID: self.plan.zcube_id, ZCUBE_ZORDER_BY: column_names(self.plan)}
+        tags = dict(file_tags(self.before.metadata.configuration))
+        cube = self.plan.zcube_id
+        if cube is not None:
+            tags |= {ZCUBE_ID: cube, ZCUBE_ZORDER_BY: column_names(self.plan)}
         return [
             AddFile(
                 path=encoded_path(file.path),
@@ -533,8 +538,8 @@ class _Writing:
                 modification_time=file.modification_time_ms,
                 data_change=True,
                 stats=file.stats,
-                tags=tags,
-                clustering_provider=None if tags is None else PROVIDER,
+                tags=tags or None,
+                clustering_provider=None if cube is None else PROVIDER,
             )
             for file in self.result.outputs
         ]

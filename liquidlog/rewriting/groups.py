@@ -591,7 +591,7 @@ class GroupRun:
             read_back=self.options.read_back,
             slice_bytes=self.options.slice_bytes,
             partition_columns=self.plan.partitioned_by,
-            former_partition_columns=self.plan.formerly_partitioned_by,
+            constant_columns=self.plan.constant_columns,
             output_directories=self.group.directories,
         )
 

@@ -477,6 +477,7 @@ class ArrivingFiles:
         self._work, self._parting, self._numbers = work, parting, numbers
         self._admit, self._file_type = admit, file_type
         self._most_open, self._max_bytes, self._max_rows = most_open, max_bytes, max_rows
+        self._holds_partitions = bool(work.writer_options.holds_partitions)
         self._proofs = TaskProofs()
         self._open: OrderedDict[_Key, tuple[OutputFile, PartitionTexts]] = OrderedDict()
         self._outputs: list[WrittenFile] = []
@@ -513,7 +514,7 @@ class ArrivingFiles:
             # Partitions may share a directory with a short name.
             key = tuple(values.values())
             file = self._file_of(key, directory, values)
-            file.write(rows)
+            file.write(self._parting.proved(rows, values) if self._holds_partitions else rows)
             files = [one for one, _ in self._open.values()]
             if sum(one.pending_bytes for one in files) > _MOST_GATHERED_BYTES:
                 max(files, key=lambda one: one.pending_bytes).end_row_group()
@@ -534,7 +535,9 @@ class ArrivingFiles:
                 partition_columns=tuple(values),
                 output_directories=(directory,) if directory else (),
             )
-            proof = _PartProof(self._proofs.written, self._parting, values)
+            proof = self._proofs.written
+            if not self._holds_partitions:
+                proof = _PartProof(proof, self._parting, values)
             self._open[key] = self._file_type(work, next(self._numbers), proof=proof), values
         self._open.move_to_end(key)
         return self._open[key][0]

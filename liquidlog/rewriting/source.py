@@ -206,7 +206,8 @@ class WritingWork:
     @property
     def table_schema(self) -> StructType:
         """The table's columns that data files hold."""
-        return _schema(self.schema_string, self.partition_columns)
+        held = bool(self.writer_options.holds_partitions)
+        return _schema(self.schema_string, self.partition_columns, holds_partitions=held)
 
     @property
     def schema(self) -> StructType:
@@ -228,7 +229,7 @@ class GroupWork(WritingWork):
     """One group as tasks see it: `WritingWork` and its inputs."""
 
     inputs: tuple[Located, ...]
-    former_partition_columns: tuple[str, ...] = ()
+    constant_columns: tuple[str, ...] = ()
 
     def without_inputs(self) -> "GroupWork":
         """Return the work for tasks that read no input, or receive theirs separately."""
@@ -283,7 +284,7 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
         schema=work.table_schema,
         mapping=work.mapping_mode,
         partition_columns=work.partition_columns,
-        former_partition_columns=work.former_partition_columns,
+        constant_columns=work.constant_columns,
         row_tracking=work.row_tracking,
     )
     return LogicalFile.open(work.inputs[file], layout, dictionary=True, storage=work.storage)
@@ -488,8 +489,11 @@ def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArr
 
 
 @lru_cache(maxsize=16)
-def _schema(schema_string: str, partition_columns: tuple[str, ...]) -> StructType:
-    return data_schema(parse_schema(schema_string, where="the plan"), partition_columns)
+def _schema(
+    schema_string: str, partition_columns: tuple[str, ...], *, holds_partitions: bool
+) -> StructType:
+    schema = parse_schema(schema_string, where="the plan")
+    return data_schema(schema, partition_columns, holds_partitions=holds_partitions)
 
 
 _GOLDEN_RATIO: Final = 0.6180339887498949

@@ -4,6 +4,7 @@
 - `schema` types, names, column mapping, and walks over them
 - `features` what is read, written, refused
 - `evolution` changes of a schema, what features ask of it, and what written files outlast
+- `iceberg` what files and definition need to make an Iceberg table too
 - `bounds` file statistics and their typed ends, parsed from JSON
 - `deletion_vectors` which rows a vector deletes
 - `paths` data files' paths in one form, names of log files, and what may be data

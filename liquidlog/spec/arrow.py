@@ -2,16 +2,18 @@
 
 This project reads and writes tables in this form only: microsecond timestamps, plain strings,
 everything nullable, list items named `element`. Void columns have no Arrow form, because no data
-file holds them. A variant is its two binaries, which are never decoded.
+file holds them. A variant is its two binaries and an interval its number of months or microseconds;
+both are never decoded.
 
-Source: PROTOCOL.md, "Primitive Types", "Void Type", "Variant Data Type"; Delta Spark writes every
-Parquet column as nullable, but not the two parts of a variant.
+Source: PROTOCOL.md, "Primitive Types", "Void Type", "Variant Data Type"; the RFC "Interval Types";
+Delta Spark writes every Parquet column as nullable, but not the two parts of a variant.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -32,6 +34,7 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    nested_ids,
     quote_path,
     with_fields,
 )
@@ -111,8 +114,20 @@ VARIANT: Final = pa.struct(
 """An unshredded variant. No struct of a table equals it, because a struct's fields are nullable."""
 
 PARQUET_FIELD_ID: Final = b"PARQUET:field_id"
+_NO_IDS: Final[Mapping[str, int]] = {}
+
+_MONTHS: Final = ("year", "month", "year to month")
+_TIMES: Final = ("day", "hour", "minute", "second")
+_SPANS: Final = (*_TIMES, *(f"{first} to {last}" for first, last in combinations(_TIMES, 2)))
+
+INTERVALS: Final[Mapping[str, pa.DataType]] = {
+    **{f"interval {name}": pa.int32() for name in _MONTHS},
+    **{f"interval {name}": pa.int64() for name in _SPANS},
+}
+"""The names of interval types, which files hold as plain numbers of months or microseconds."""
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
+    **INTERVALS,
     "string": pa.string(),
     "long": pa.int64(),
     "integer": pa.int32(),
@@ -128,7 +143,7 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
     "variant": VARIANT,
 }
 _DELTA: Final[Mapping[pa.DataType, str]] = {
-    **{arrow: name for name, arrow in _ARROW.items() if name != "variant"},
+    **{arrow: name for name, arrow in _ARROW.items() if name not in {"variant", *INTERVALS}},
     pa.large_string(): "string",
     pa.string_view(): "string",
     pa.large_binary(): "binary",
@@ -155,15 +170,30 @@ def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
     return pa.schema(_arrow_fields(schema, physical=physical))
 
 
-def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
-    """Return the Arrow form of a supported type."""
+def arrow_type(
+    data_type: DataType,
+    *,
+    physical: bool = False,
+    ids: Mapping[str, int] = _NO_IDS,
+    place: str = "",
+) -> pa.DataType:
+    """Return the Arrow form of a supported type.
+
+    `ids` are field ids of parts of arrays and maps, by the `place` of the type, `.` and the part.
+    """
+
+    def part(name: str, kind: DataType, *, nullable: bool = True) -> pa.Field:
+        below = f"{place}.{name}"
+        arrow = arrow_type(kind, physical=physical, ids=ids, place=below)
+        return pa.field(name, arrow, nullable, metadata=_id_metadata(ids.get(below)))
+
     match data_type:
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
         case ArrayType(element):
-            return pa.list_(pa.field("element", arrow_type(element, physical=physical)))
+            return pa.list_(part("element", element))
         case MapType(key, value):
-            return pa.map_(arrow_type(key, physical=physical), arrow_type(value, physical=physical))
+            return pa.map_(part("key", key, nullable=False), part("value", value))
         case StructType(fields):
             return pa.struct(_arrow_fields(StructType(fields), physical=physical))
         case PrimitiveType(name):
@@ -178,6 +208,15 @@ def unsupported_types(schema: StructType) -> tuple[str, ...]:
         f"{quote_path(path)}: {found}"
         for path, found in _parts(schema, ())
         if not _has_arrow_form(found)
+    )
+
+
+def intervals(schema: StructType) -> tuple[str, ...]:
+    """Return "column: type" for each part of the schema that is an interval, in order."""
+    return tuple(
+        f"{quote_path(path)}: {found}"
+        for path, found in _parts(schema, ())
+        if isinstance(found, PrimitiveType) and found.name in INTERVALS
     )
 
 
@@ -208,13 +247,16 @@ def _arrow_fields(struct: StructType, *, physical: bool) -> list[pa.Field]:
     for child in struct.fields:
         if child.data_type == VOID:
             continue
-        metadata = None
-        if physical and FIELD_ID in child.metadata:
-            metadata = {PARQUET_FIELD_ID: str(child.metadata[FIELD_ID]).encode()}
         name = child.physical_name if physical else child.name
-        kind = arrow_type(child.data_type, physical=physical)
-        fields.append(pa.field(name, kind, metadata=metadata))
+        ids = nested_ids(child) if physical else _NO_IDS
+        kind = arrow_type(child.data_type, physical=physical, ids=ids, place=name)
+        own = child.metadata.get(FIELD_ID) if physical else None
+        fields.append(pa.field(name, kind, metadata=_id_metadata(own)))
     return fields
+
+
+def _id_metadata(field_id: int | None) -> dict[bytes, bytes] | None:
+    return None if field_id is None else {PARQUET_FIELD_ID: str(field_id).encode()}
 
 
 def _parts(data_type: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:

@@ -20,7 +20,7 @@ import pyarrow.json
 from numpy.typing import NDArray
 
 from liquidlog.errors import CorruptLogError, UsageError
-from liquidlog.spec.arrow import arrow_type, unsupported_types
+from liquidlog.spec.arrow import INTERVALS, arrow_type, unsupported_types
 from liquidlog.spec.schema import (
     VOID,
     ArrayType,
@@ -62,6 +62,7 @@ def bounds_type(leaf: Leaf) -> pa.DataType:
     """Return the Arrow type of a leaf's bounds, null if the leaf's type has no Arrow form."""
     alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
     has_form = leaf.data_type not in {PrimitiveType("variant"), VOID}
+    has_form = has_form and str(leaf.data_type) not in INTERVALS
     has_form = has_form and not unsupported_types(alone)
     return arrow_type(leaf.data_type) if has_form else pa.null()
 

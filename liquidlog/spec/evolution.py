@@ -3,7 +3,7 @@
 Source: PROTOCOL.md, "Type Widening".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -24,11 +24,13 @@ from liquidlog.spec.features import (
     is_true,
     table_features,
 )
+from liquidlog.spec.iceberg import iceberg_problems
 from liquidlog.spec.partitions import physical_partition_columns
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_COLUMN_ID,
     MODE,
+    NESTED_IDS,
     PHYSICAL_NAME,
     VOID,
     ArrayType,
@@ -42,8 +44,8 @@ from liquidlog.spec.schema import (
     StructType,
     data_type_at,
     fields_with_paths,
-    mapping_mode,
     mapping_problems,
+    nested_ids,
     parse_schema,
     parse_type,
     quote_path,
@@ -132,7 +134,7 @@ def _type(change: Mapping[str, Any], key: str) -> DataType:
 _ABOUT_INSERTS: Final = frozenset({"comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"})
 """Metadata for people and for later INSERTs; it does not concern existing rows."""
 _OF_NEW_COLUMNS: Final = frozenset(
-    {"comment", "CURRENT_DEFAULT", CHAR_VARCHAR, FIELD_ID, PHYSICAL_NAME}
+    {"comment", "CURRENT_DEFAULT", CHAR_VARCHAR, FIELD_ID, PHYSICAL_NAME, NESTED_IDS}
 )
 """Metadata of new columns that demands nothing of older files, unlike generation or invariants."""
 
@@ -212,42 +214,25 @@ def _added(field: StructField, logical: Path, physical: Path) -> Iterator[NewCol
         if inner.data_type == VOID:
             yield f"the new column {name} is void"
     ids = [inner.metadata.get(FIELD_ID) for _, inner in inside]
+    ids += [number for _, inner in inside for number in nested_ids(inner).values()]
     known = tuple(number for number in ids if type(number) is int)
     yield NewColumn(logical, physical, known if len(known) == len(ids) else ())
 
 
 # What features and properties demand before files may be written. Source: PROTOCOL.md, "Column
-# Mapping", "Type Widening", "Iceberg Compatibility V1", "Void Type".
+# Mapping", "Type Widening", "Void Type".
 
-ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
 MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
-_MATERIALIZING: Final = (
-    "delta.enableIcebergCompatV1",
-    "delta.enableIcebergCompatV2",
-    "delta.enableIcebergCompatV3",
-    "delta.writePartitionColumnsToParquet",
-    "delta.enableMaterializePartitionColumnsFeature",
-)
-
 _WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
-_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 
 
-def file_problems(
-    partition_columns: Sequence[str], configuration: Mapping[str, str]
-) -> tuple[str, ...]:
+def file_problems(configuration: Mapping[str, str]) -> tuple[str, ...]:
     """Return all reasons in the properties that forbid adding and removing files."""
-    problems = [
-        f"{name} with partition columns, which data files must then hold too"
-        for name in _MATERIALIZING
-        if partition_columns and is_true(configuration, name)
-    ]
-    if is_true(configuration, MANIFESTS):
-        problems.append(
-            f"{MANIFESTS}=true (the manifests, which Presto, Athena and others read, would go on"
-            " naming the old files; set it to false, or let Delta Spark write)"
-        )
-    return tuple(problems)
+    text = (
+        f"{MANIFESTS}=true (the manifests, which Presto, Athena and others read, would go on"
+        " naming the old files; set it to false, or let Delta Spark write)"
+    )
+    return (text,) if is_true(configuration, MANIFESTS) else ()
 
 
 def schema_problems(
@@ -263,8 +248,7 @@ def schema_problems(
         names = (quote_path(path) for path in changed)
         problems += (f"a type change of {name} without typeWidening" for name in names)
     problems += _void_problems(schema, (), is_repeated=False)
-    if ICEBERG_COMPAT_V1 in features and is_true(configuration, "delta.enableIcebergCompatV1"):
-        problems += _iceberg_problems(features, configuration, schema)
+    problems += iceberg_problems(features, configuration, schema, _type_changes(schema))
     return tuple(dict.fromkeys(problems))
 
 
@@ -284,27 +268,6 @@ def _void_problems(data_type: DataType, path: Path, *, is_repeated: bool) -> Ite
             yield from _void_problems(value, (*path, "value"), is_repeated=True)
         case _ if is_repeated and data_type == VOID:
             yield f"{quote_path(path)}: void inside an array or a map"
-
-
-def _iceberg_problems(
-    features: frozenset[str], configuration: Mapping[str, str], schema: StructType
-) -> Iterator[str]:
-    """Yield what IcebergCompatV1 forbids; its statistics are always written."""
-    if mapping_mode(configuration) is MappingMode.NONE:
-        yield f"{ICEBERG_COMPAT_V1} without column mapping"
-    if "deletionVectors" in features:
-        yield f"{ICEBERG_COMPAT_V1} with deletionVectors"
-    for path, field in fields_with_paths(schema):
-        if isinstance(field.data_type, ArrayType | MapType) or field.data_type == VOID:
-            yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
-    for path, source, target in _type_changes(schema):
-        if isinstance(source, DecimalType) and isinstance(target, DecimalType):
-            is_known = source.scale == target.scale
-        else:
-            pair = str(source), str(target)
-            is_known = pair == ("float", "double") or _INTEGERS.issuperset(pair)
-        if not is_known:
-            yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
 
 
 # Whether written data files can be committed after metadata or protocol changed: yes, if the change

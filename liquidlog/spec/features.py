@@ -25,6 +25,10 @@ DOMAIN_METADATA: Final = "domainMetadata"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
 DELETION_VECTORS: Final = "deletionVectors"
 ROW_TRACKING: Final = "rowTracking"
+ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
+ICEBERG_COMPAT_V2: Final = "icebergCompatV2"
+MATERIALIZE_PARTITIONS: Final = "materializePartitionColumns"
+SHREDDING: Final = ("variantShredding", "variantShredding-preview")
 
 PREVIEW: Final = "-preview"
 
@@ -40,10 +44,11 @@ _SWITCHES: Final[Mapping[tuple[str, str], str]] = {
     (ROW_TRACKING_ENABLED, "true"): ROW_TRACKING,
     ("delta.enableInCommitTimestamps", "true"): IN_COMMIT_TIMESTAMP,
     ("delta.enableTypeWidening", "true"): "typeWidening",
-    ("delta.enableVariantShredding", "true"): "variantShredding",
-    ("delta.enableIcebergCompatV1", "true"): "icebergCompatV1",
-    ("delta.enableIcebergCompatV2", "true"): "icebergCompatV2",
+    ("delta.enableVariantShredding", "true"): SHREDDING[0],
+    ("delta.enableIcebergCompatV1", "true"): ICEBERG_COMPAT_V1,
+    ("delta.enableIcebergCompatV2", "true"): ICEBERG_COMPAT_V2,
     ("delta.enableIcebergCompatV3", "true"): "icebergCompatV3",
+    ("delta.enableMaterializePartitionColumnsFeature", "true"): MATERIALIZE_PARTITIONS,
     ("delta.checkpointPolicy", "v2"): "v2Checkpoint",
     ("delta.columnMapping.mode", "name"): COLUMN_MAPPING,
     ("delta.columnMapping.mode", "id"): COLUMN_MAPPING,
@@ -73,7 +78,7 @@ _INSPECT_READER_FEATURES: Final = frozenset(
             "vacuumProtocolCheck",
         ),
         *("typeWidening", "typeWidening-preview", "variantType", "variantType-preview"),
-        *("variantShredding", "variantShredding-preview"),
+        *(*SHREDDING, "geospatial"),
     }
 )
 
@@ -88,11 +93,19 @@ _WRITE_FEATURES: Final = frozenset(
             DELETION_VECTORS,
             DOMAIN_METADATA,
         ),
-        *("generatedColumns", "icebergCompatV1", "identityColumns", IN_COMMIT_TIMESTAMP),
+        *("generatedColumns", ICEBERG_COMPAT_V1, ICEBERG_COMPAT_V2, "identityColumns"),
+        *(IN_COMMIT_TIMESTAMP, MATERIALIZE_PARTITIONS),
         *("invariants", ROW_TRACKING, "timestampNtz", "typeWidening", "typeWidening-preview"),
-        *("v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview"),
+        *("v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview", *SHREDDING),
     }
 )
+
+_MATERIALIZING: Final = (
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.writePartitionColumnsToParquet",
+)
+"""Properties that ask for partition columns in data files."""
 
 
 def feature_named(name: str) -> str | None:
@@ -187,6 +200,12 @@ def has_deletion_vectors(protocol: Protocol, configuration: Mapping[str, str]) -
     """Return whether writers may add deletion vectors."""
     listed = DELETION_VECTORS in (protocol.writer_features or ())
     return listed and is_true(configuration, "delta.enableDeletionVectors")
+
+
+def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Return whether new data files must hold the table's partition columns too."""
+    listed = MATERIALIZE_PARTITIONS in (protocol.writer_features or ())
+    return listed or any(is_true(configuration, name) for name in _MATERIALIZING)
 
 
 def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:

@@ -72,11 +72,16 @@ def physical_partition_columns(metadata: Metadata) -> tuple[str, ...]:
     return tuple(field.physical_name for field in fields)
 
 
-def data_schema(schema: StructType, physical: Collection[str]) -> StructType:
-    """Return the columns of data files: all but those with these physical names."""
+def data_schema(
+    schema: StructType, physical: Collection[str], *, holds_partitions: bool = False
+) -> StructType:
+    """Return the columns of data files: all but those with these physical names, or these last."""
     if not physical:
         return schema
-    return StructType(tuple(f for f in schema.fields if f.physical_name not in physical))
+    known = {field.physical_name: field for field in schema.fields}
+    data = (field for name, field in known.items() if name not in physical)
+    held = (known[name] for name in physical if holds_partitions)
+    return StructType((*data, *held))
 
 
 @lru_cache(maxsize=1 << 16)

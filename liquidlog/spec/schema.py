@@ -341,6 +341,20 @@ def data_type_at(data_type: DataType, path: Path) -> DataType | None:
     return data_type
 
 
+def nested_parts(data_type: DataType, path: Path = ()) -> Iterator[tuple[Path, DataType]]:
+    """Yield the parts of arrays and maps with their paths, none from inside a struct."""
+    match data_type:
+        case ArrayType(element):
+            parts = [("element", element)]
+        case MapType(key, value):
+            parts = [("key", key), ("value", value)]
+        case _:
+            return
+    for name, part in parts:
+        yield (*path, name), part
+        yield from nested_parts(part, (*path, name))
+
+
 def with_fields(
     schema: StructType, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
@@ -393,8 +407,10 @@ def with_field(
 MODE: Final = "delta.columnMapping.mode"
 MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 
-_NESTED_IDS: Final = "delta.columnMapping.nested.ids"
-_KEYS: Final = frozenset({FIELD_ID, PHYSICAL_NAME, _NESTED_IDS})
+NESTED_IDS: Final = "delta.columnMapping.nested.ids"
+"""Key of field metadata: ids of the parts of arrays and maps, as IcebergCompatV2 asks for them."""
+
+_KEYS: Final = frozenset({FIELD_ID, PHYSICAL_NAME, NESTED_IDS})
 _MAX_ID: Final = 2**31 - 1
 
 
@@ -442,6 +458,12 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
         if number > 1
     ]
     return tuple(problems)
+
+
+def nested_ids(field: StructField) -> Mapping[str, int]:
+    """Return the ids of the parts of a field's arrays and maps, by `physical name.element`."""
+    found = field.metadata.get(NESTED_IDS)
+    return found if isinstance(found, dict) else {}
 
 
 def with_mapping(

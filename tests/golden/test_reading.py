@@ -211,7 +211,7 @@ def test_a_log_that_two_engines_read_differently_gets_no_checkpoint(
     assert {file.name: file.read_bytes() for file in (path / "_delta_log").glob("*.*")} == before
 
 
-@pytest.mark.parametrize("case", ["29_iceberg_compat_v2", "31_unknown_writer_feature"])
+@pytest.mark.parametrize("case", ["31_collations", "31_unknown_writer_feature"])
 def test_features_that_are_not_written_get_no_checkpoint(case: str, tmp_path: Path) -> None:
     path = copy_logs(case, tmp_path)
     with pytest.raises(UnsupportedFeatureError):

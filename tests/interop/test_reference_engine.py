@@ -437,6 +437,9 @@ FEATURES = {
     "iceberg compat v1": Feature(
         "'delta.enableIcebergCompatV1' = 'true', " + MAPPING.format("name"), renames=True
     ),
+    "iceberg compat v2": Feature(
+        "'delta.enableIcebergCompatV2' = 'true', " + MAPPING.format("id"), renames=True
+    ),
 }
 
 

@@ -93,6 +93,7 @@ READER_FEATURES = {
     "catalogManaged",
     "columnMapping",
     "deletionVectors",
+    "geospatial",
     "timestampNtz",
     "typeWidening",
     "v2Checkpoint",

@@ -242,12 +242,9 @@ def test_partition_columns_that_a_table_cannot_have(by: list[Path], words: str) 
     assert words in caught.value.message
 
 
-def test_a_partitioned_table_is_not_clustered_and_keeps_no_values_in_files() -> None:
+def test_a_partitioned_table_is_not_clustered() -> None:
     with pytest.raises(UsageError, match="clustering columns or partition columns, not both"):
         created("x", partition_by=[("s",)])
-    asked = {"delta.writePartitionColumnsToParquet": "true"}
-    with pytest.raises(UnsupportedFeatureError, match="with partition columns"):
-        created(partition_by=[("s",)], properties=asked)
 
 
 def test_create_lists_the_features_that_schema_and_properties_need() -> None:
@@ -276,7 +273,8 @@ def test_create_lists_the_features_that_schema_and_properties_need() -> None:
 @pytest.mark.parametrize(
     ("properties", "feature"),
     [
-        ({"delta.enableIcebergCompatV2": "true"}, "icebergCompatV2"),
+        ({"delta.enableIcebergCompatV3": "true"}, "icebergCompatV3"),
+        ({"delta.enableIcebergCompatV2": "true"}, "icebergCompatV2 without column mapping"),
         (
             {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"},
             "rowTracking (enabled and suspended)",

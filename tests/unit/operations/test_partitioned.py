@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -153,17 +154,44 @@ def test_refuses_conditions_that_partition_values_do_not_decide(tmp_path: Path, 
         table.plan(where=where)
 
 
-def test_refuses_tables_whose_files_must_hold_partition_columns(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 2})
-    table.set_properties({"my.note": "x"})
-    commit = max((tmp_path / "t" / "_delta_log").glob("*.json"))
-    text = commit.read_text().replace(
-        '"my.note":"x"', '"delta.writePartitionColumnsToParquet":"true"'
-    )
-    commit.write_text(text)
-    for refused in (table.plan, lambda: table.append(rows_of("a", range(1)))):
-        with pytest.raises(UnsupportedFeatureError, match="must then hold too"):
-            refused()
+HELD = {"delta.writePartitionColumnsToParquet": "true"}
+
+
+def test_files_hold_partition_columns_where_the_table_asks_for_them(tmp_path: Path) -> None:
+    """Also the copies that are written without rows that were deleted meanwhile."""
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 6})
+    set_elsewhere(table, HELD)
+    table = Table.open(str(path))
+    plan = table.plan()
+    assert plan.format_version == 4
+    assert decode_plan(encode_plan(plan), where="a test") == plan
+    result = execute(plan)
+    DeltaTable(str(path)).delete("id = 3")  # delta-rs copies the file, and leaves `p` and `n` out
+    [compacted_in] = table.commit(plan, result).versions
+    appended_in = table.append(rows_of("b/c d", range(90, 93))).version
+    found: dict[int, tuple[str, int]] = {}
+    for version in (compacted_in, appended_in):
+        [name] = [one["add"]["path"] for one in actions_of(path, version) if "add" in one]
+        rows = pq.ParquetFile(path / unquote(name)).read()
+        assert rows.column_names == ["id", "v", "p", "n"]
+        found |= {row["id"]: (row["p"], row["n"]) for row in rows.to_pylist()}
+    ours = dict.fromkeys(range(ROWS, 6 * ROWS), ("a", 1))
+    assert found == ours | dict.fromkeys(range(90, 93), ("b/c d", 1))
+
+
+def test_refuses_to_hold_values_on_which_readers_disagree(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 2})
+    set_elsewhere(table, HELD)
+
+    def misspelled(action: dict[str, Any]) -> None:
+        if "add" in action:
+            action["add"]["partitionValues"]["n"] = "+1"
+
+    change_actions(path, 1, misspelled)
+    with pytest.raises(UnsupportedFeatureError, match=r"the value '\+1' of partition column n"):
+        Table.open(str(path)).plan()
 
 
 def test_refuses_a_result_and_a_plan_with_another_partition_value(tmp_path: Path) -> None:
