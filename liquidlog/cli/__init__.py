@@ -1,19 +1,17 @@
 """The commands: thin calls of liquidlog.table that print text or, with `--json`, JSON.
 
-- `main` the verbs by name and section, each loaded when it is called: begin here
-- `options` what they take, as values, for completion, and by default from a file
-- `output` where results go, what -v logs, and consent asked for
-- `looking`, `changing`, `rewriting` the verbs,
-  `upkeeping` those of many tables, `statements` of SQL
-- `failures` errors to sentences and exit statuses
+- `main` lists the verbs by section and loads a verb when it is called: begin here
+- `options` parses values, completes words and reads defaults from a file
+- `output` prints results, logs for -v, and asks for consent
+- `looking`, `changing`, `rewriting` hold the verbs of one table, `upkeeping` those of many,
+  `statements` the verb `sql`
+- `failures` turns errors into sentences and exit statuses
 """
 
 import os
 import sys
 
 __all__ = ["main"]
-
-_STREAMS = ("stdin", "stdout", "stderr")
 
 
 def main() -> None:
@@ -22,9 +20,9 @@ def main() -> None:
 
 
 def start(module: str) -> None:
-    """Import the module of a command line, and exit with the status that its `start` returns.
+    """Import a module, run its `start`, and exit with the returned status.
 
-    Users may interrupt the import, which takes long; that ends in one sentence too.
+    The import is slow: if a user interrupts it, one sentence says so.
     """
     try:
         if refusal := _closed_output():
@@ -38,13 +36,11 @@ def start(module: str) -> None:
 
 
 def _closed_output() -> str | None:
-    """Return why nothing is done if stdout is closed, None if it is open.
-
-    A file that is opened later would take the closed stream's number, and get what others print.
-    """
-    closed = [name for name in _STREAMS if getattr(sys, name) is None]
+    """Return an error if stdout is closed, else None."""
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for _ in closed:
-        os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is that of a stream
+        # Takes the stream's number, which the next opened file would take.
+        os.open(os.devnull, os.O_RDWR)
     if "stderr" in closed:
         sys.stderr = os.fdopen(2, "w")
     if "stdout" not in closed:

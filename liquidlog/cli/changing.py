@@ -1,4 +1,4 @@
-"""Commands that change a table without rewriting its files, and those that maintain it."""
+"""Commands that change or maintain a table and rewrite none of its files."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -11,15 +11,15 @@ from liquidlog.cli.options import (
     bar_options,
     dry_run_option,
     files,
+    judging_workload_option,
     limit_option,
     offered_columns,
     pairs_option,
     table_argument,
     verb,
     workload_at,
-    workload_option,
 )
-from liquidlog.cli.output import emit, first_of, require_consent, say_rest
+from liquidlog.cli.output import emit, emit_change, first_of, require_consent, say_rest
 from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
 from liquidlog.definition.create import clustering_protocol_change
@@ -36,9 +36,9 @@ from liquidlog.table import Table
 
 @verb("liquidlog create ./sales --schema-from day1.parquet --cluster-by day,store")
 @table_argument
-@click.option("--schema-from", help="Take the schema of this Parquet file.")
-@click.option("--schema", "schema_json", help="Take the schema in this file of Delta's JSON.")
-@click.option("--like", help="Copy schema, properties, clustering or partition columns of it.")
+@click.option("--schema-from", help="Use the schema of this Parquet file.")
+@click.option("--schema", "schema_json", help="Use the schema in this file, as Delta's JSON.")
+@click.option("--like", help="Copy schema, properties, clustering and partition columns of this.")
 @click.option("--cluster-by", help="Clustering columns: a,b.  [default: none, or those of --like]")
 @click.option("--partition-by", help="Partition columns: a,b.  [default: none, or those of --like]")
 @click.option(
@@ -75,7 +75,7 @@ def create(
         storage_options=table.options,
         dry_run=dry_run,
     )
-    emit_created(dry_run=dry_run)
+    emit_change({"version": 0}, changes.created, dry_run=dry_run)
 
 
 @verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
@@ -84,18 +84,16 @@ def create(
 @click.option(
     "--cluster",
     is_flag=True,
-    help="Sort each batch of rows along the curve of the clustering columns.",
+    help="Sort each batch of rows along the curve through the clustering columns.",
 )
 @dry_run_option
 def append(table: Address, sources: tuple[str, ...], *, cluster: bool, dry_run: bool) -> None:
     """Append Parquet files as new files, in one commit.
 
-    The command writes their rows again, with the statistics that clustering needs.
+    It writes their rows again, with the statistics that clustering needs.
     """
-    opened = table.open()
-    appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
-    shown = partial(changes.appended, dry_run=dry_run)
-    emit(appended, shown, dry_run=dry_run)
+    appended = table.open().append(sources, cluster=cluster, dry_run=dry_run)
+    emit_change(appended, changes.appended, dry_run=dry_run)
 
 
 @verb(
@@ -107,7 +105,7 @@ def append(table: Address, sources: tuple[str, ...], *, cluster: bool, dry_run: 
 @click.argument("columns", required=False, shell_complete=offered_columns)
 @click.option("--none", is_flag=True, help="Remove the clustering columns.")
 @click.option(
-    "--yes", is_flag=True, help="Do not ask before the protocol changes, which locks writers out."
+    "--yes", is_flag=True, help="Change the protocol without asking; it locks some writers out."
 )
 @dry_run_option
 def cluster_by(
@@ -115,8 +113,8 @@ def cluster_by(
 ) -> None:
     """Set the clustering columns; rewrites no file.
 
-    The first ones change the table's protocol, and writers that do not know the feature can no
-    longer write. It says so and asks; where nobody can answer, it wants --yes.
+    The first clustering columns change the table's protocol: writers that do not know the feature
+    can no longer write. The command asks first; without a terminal it needs --yes.
     """
     if none == (columns is not None):
         raise UsageError("give either the clustering columns, as a,b, or --none")
@@ -124,16 +122,21 @@ def cluster_by(
     names = None if columns is None else split_names(columns)
     change = None if names is None else clustering_protocol_change(opened.snapshot())
     if change is not None:
-        opened.cluster_by(names, dry_run=True)  # what cannot be done is not asked for
+        opened.cluster_by(names, dry_run=True)  # refuses what cannot be done before it asks
         if not dry_run:
             require_consent(str(change), yes=yes)
     version = opened.cluster_by(names, dry_run=dry_run)
     is_new = version != opened.opened.seen_version
+    plural = "s" if names is None or len(names) > 1 else ""
+    what = f"{'no' if names is None else 'the'} clustering column{plural} {', '.join(names or ())}"
     asks = () if change is None or not dry_run else (Line(f"would ask first: {change}"),)
     protocol = None if change is None else {"before": change.before, "after": change.after}
     emit(
         {"version": version, "protocol_change": protocol},
-        lambda done: (*asks, *changes.clustered(done, names=names, is_new=is_new, dry_run=dry_run)),
+        lambda done: (
+            *asks,
+            *changes.altered(done, what=what.strip(), is_new=is_new, dry_run=dry_run),
+        ),
         dry_run=dry_run,
     )
 
@@ -144,36 +147,22 @@ def cluster_by(
 @click.option(
     "--truncate-history",
     is_flag=True,
-    help="Refused, with the reason: no feature that can be dropped here asks for it.",
+    help="Refused: no feature that can be dropped here needs it.",
 )
 @dry_run_option
 def drop_feature(table: Address, feature: str, *, truncate_history: bool, dry_run: bool) -> None:
     """Drop a table feature, so that other writers can write.
 
-    The feature is clustering, and then domainMetadata: delta-rs knows neither. Clustering columns
-    go with them; no file is rewritten, no history is truncated.
+    Drop clustering first, then domainMetadata: delta-rs knows neither. The clustering columns are
+    dropped with the feature; files and history stay.
     """
     opened = table.open()
     dropped = opened.drop_feature(feature, truncate_history=truncate_history, dry_run=dry_run)
-    shown = partial(changes.dropped_feature, dry_run=dry_run)
-    emit(dropped, shown, dry_run=dry_run)
-
-
-def emit_created(*, dry_run: bool) -> None:
-    """Print that a table was or would be created."""
-    shown = partial(changes.created, dry_run=dry_run)
-    emit({"version": 0}, shown, dry_run=dry_run)
-
-
-def emit_altered(opened: Table, version: int, what: str, *, dry_run: bool) -> None:
-    """Print the version that has or would have a change."""
-    is_new = version != opened.opened.seen_version
-    shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
-    emit({"version": version}, partial(shown, dry_run=dry_run), dry_run=dry_run)
+    emit_change(dropped, changes.dropped_feature, dry_run=dry_run)
 
 
 def open_other(address: str, options: Mapping[str, str]) -> Table:
-    """Open a second table with the storage options of the first; none on local disk."""
+    """Open a second table with the storage options of the first; on local disk without any."""
     return Table.open(address, storage_options={} if is_local(address) else options)
 
 
@@ -189,8 +178,8 @@ def _schema(
     except (CorruptLogError, UnicodeDecodeError) as error:
         raise DocumentError(
             schema_json,
-            "is not a Delta schema: expected the JSON of a struct, as schemaString of a metaData"
-            " action has it; --schema-from takes a Parquet file",
+            "is not a Delta schema: expected the JSON of a struct, like schemaString in a metaData"
+            " action; --schema-from takes a Parquet file",
         ) from error
 
 
@@ -205,12 +194,9 @@ def _schema(
     "names",
     multiple=True,
     type=click.Choice(FIXES),
-    help="Repair this, without rewriting a data file; repeats.",
+    help="Repair this fault, without rewriting a data file; repeats.",
 )
-@workload_option(
-    "Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
-    "  [default: full scans, and queries for one value of a column]"
-)
+@judging_workload_option
 @bar_options
 @dry_run_option
 def doctor(
@@ -223,11 +209,11 @@ def doctor(
 ) -> None:
     """Find faults of the clustering, and repair them.
 
-    Each finding names the command that repairs it, if there is one; the first line is the
-    verdict on the table. Without --fix nothing is changed.
+    The first line is the verdict on the table. Each fault comes with the command that repairs it,
+    if there is one. Only --fix changes the table.
     """
     if dry_run and not names:
-        raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
+        raise UsageError("--dry-run has no effect without --fix")
     opened = table.open()
     asked = workload_at(workload, opened.uri, table.options)
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
@@ -238,7 +224,7 @@ def doctor(
         "verdict": found.verdict,
         "workload": found.asked,
     }
-    emit(document, partial(tables.diagnosis, dry_run=dry_run), dry_run=dry_run)
+    emit_change(document, tables.diagnosis, dry_run=dry_run)
 
 
 @verb("liquidlog checkpoint ./sales")
@@ -250,8 +236,7 @@ def checkpoint(table: Address, *, dry_run: bool) -> None:
     Readers then open the table without reading older commits.
     """
     made = table.open().checkpoint(dry_run=dry_run)
-    shown = partial(changes.checkpointed, dry_run=dry_run)
-    emit(made, shown, dry_run=dry_run)
+    emit_change(made, changes.checkpointed, dry_run=dry_run)
 
 
 @verb("liquidlog orphans ./sales", "liquidlog orphans ./sales --older-than 7d --delete")
@@ -261,12 +246,12 @@ def checkpoint(table: Address, *, dry_run: bool) -> None:
     "--older-than",
     default="1d",
     show_default=True,
-    help="A run that has written nothing for this long is dead: 30m, 12h, 7d.",
+    help="A run is dead if it wrote nothing for this long: 30m, 12h, 7d.",
 )
 @click.option(
     "--finished",
     is_flag=True,
-    help="Include files of finished runs, whose results can still be committed.",
+    help="Include files of finished runs; their results could still be committed.",
 )
 @dry_run_option
 @limit_option
@@ -281,10 +266,10 @@ def orphans(
 ) -> None:
     """List or delete files that dead or forgotten runs left.
 
-    No version of the table names these files. They are deleted only with --delete.
+    No version of the table names these files. Only --delete deletes them.
     """
     if dry_run and not delete:
-        raise UsageError("--dry-run says what --delete would do; give --delete too")
+        raise UsageError("--dry-run needs --delete")
     opened = table.open()
     rows = opened.orphans(older_than=older_than, finished=finished, delete=delete, dry_run=dry_run)
     found = [row for row in rows if row["orphan"]]
@@ -295,8 +280,7 @@ def orphans(
         "deleted": delete,
     }
     gone = sum(row["deleted"] for row in rows)
-    shown = partial(changes.orphans, gone=gone, dry_run=dry_run)
-    emit(document, shown, dry_run=dry_run)
+    emit_change(document, partial(changes.orphans, gone=gone), dry_run=dry_run)
     say_rest(len(rows), limit)
 
 
@@ -304,14 +288,14 @@ def orphans(
 @table_argument
 @click.option(
     "--retain",
-    help="Keep files that a version within this time needs: 168h, 30d."
-    "  [default: delta.deletedFileRetentionDuration, a week]",
+    help="Keep the files of versions within this time: 168h, 30d."
+    "  [default: delta.deletedFileRetentionDuration, or a week]",
 )
 @click.option(
     "--allow-short-retention",
     is_flag=True,
-    help="Allow --retain below that property or a week: readers of older versions fail, and other"
-    " engines lose files that they have not committed yet.",
+    help="Allow a shorter --retain than the default or a week: readers of older versions fail, and"
+    " other engines lose files that they have not committed yet.",
 )
 @dry_run_option
 @limit_option
@@ -325,8 +309,8 @@ def vacuum(
 ) -> None:
     """Delete files that no version within the retention needs.
 
-    Older versions can then no longer be read. Files of runs at work, of saved results and of other
-    tables stay, and so does the log.
+    Older versions can then no longer be read. The log stays, and so do files of running rewrites,
+    of saved results and of other tables.
     """
     if allow_short_retention and retain is None:
         raise UsageError("--allow-short-retention has no effect without --retain")
@@ -343,5 +327,5 @@ def vacuum(
         "files": first_of(rows, limit),
         "kept": done.kept,
     }
-    emit(document, partial(changes.vacuumed, dry_run=dry_run), dry_run=dry_run)
+    emit_change(document, changes.vacuumed, dry_run=dry_run)
     say_rest(len(rows), limit)

@@ -1,7 +1,6 @@
 """Turn every error into one sentence or one JSON document, and an exit status."""
 
 import os
-import re
 import sys
 from contextlib import suppress
 from traceback import walk_tb
@@ -23,8 +22,6 @@ from liquidlog.spec.text import near_names
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
 """If this environment variable is set, an unexpected error shows its traceback."""
 
-_NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
-
 
 def explain_failure(error: BaseException, *, as_json: bool) -> int:
     """Explain on stderr why a command failed, and return its exit status."""
@@ -35,7 +32,7 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
         # Buffered output would fail again, with a traceback, when the interpreter exits.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # whoever read it has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader wants no more
             return EXIT_ERROR
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         for line in error.format_message().splitlines():
@@ -72,35 +69,22 @@ def _failure(error: BaseException) -> LiquidlogError:
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, UnicodeEncodeError):
-        return _unwritable_name(error)
+        encoding = sys.getfilesystemencoding()
+        advice = "it is not UTF-8; give it another name"
+        if encoding != "utf-8":
+            advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
+        return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
     return LiquidlogError(
-        f"{type(error).__name__}: {error}; this should have been a better message, please"
-        f" report it with what {DEBUG_VARIABLE}=1 shows"
+        f"{type(error).__name__}: {error}; this is an error of liquidlog: please report it with the"
+        f" output of {DEBUG_VARIABLE}=1"
     )
-
-
-def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
-    encoding = sys.getfilesystemencoding()
-    advice = "it is not UTF-8; give it another name"
-    if encoding != "utf-8":
-        advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
-    return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
 
 
 def _problem(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         parameters = [] if error.ctx is None else error.ctx.command.params
-        known = [name for parameter in parameters for name in parameter.opts]
-        return f"there is no option {error.option_name}{_hint(error.option_name, known)}"
+        near = near_names(error.option_name, (name for one in parameters for name in one.opts))
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        return f"there is no option {error.option_name}{hint}"
     message = error.format_message()
-    verb = _NO_COMMAND.match(message)
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    if verb is not None and context is not None and isinstance(context.command, click.Group):
-        known = context.command.list_commands(context)
-        return f"there is no verb {verb[1]}{_hint(verb[1], known)}"
     return f"{message[:1].lower()}{message[1:]}".removesuffix(".")
-
-
-def _hint(name: str, known: list[str]) -> str:
-    near = near_names(name, known)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from liquidlog.cli.options import (
     Address,
     bar_options,
     chosen_version,
+    judging_workload_option,
     limit_option,
     offered_columns,
     output_option,
@@ -27,7 +28,7 @@ from liquidlog.cli.output import (
     first_of,
     is_json,
     replace_file,
-    require_lines,
+    require_trend,
     say_rest,
 )
 from liquidlog.clustering.settings import split_names
@@ -38,10 +39,7 @@ from liquidlog.report.printing import pairs, say
 if TYPE_CHECKING:
     from liquidlog.clustering.health import Health, HealthBar
 
-# Modules that few of these commands need are imported there, since importing takes long.
-
-_TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
-"""Fields in every line of a trend, whichever release wrote it."""
+# Slow imports are in the few commands that need them.
 
 
 @verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
@@ -62,7 +60,7 @@ def detail(table: Address, version: int | None, timestamp: str | None) -> None:
 @click.option(
     "--amplification",
     is_flag=True,
-    help="Show instead the bytes that each commit added and moved, oldest first.",
+    help="Show how many bytes each commit added and moved, oldest first.",
 )
 def history(table: Address, limit: int | None, *, amplification: bool) -> None:
     """Show the commits, newest first."""
@@ -93,9 +91,8 @@ def files(table: Address, version: int | None, timestamp: str | None, limit: int
     opened = table.open()
     chosen = chosen_version(opened, version, timestamp)
     snapshot_version, live = opened.snapshot(chosen).version, opened.files(chosen)
-    shown = first_of(live, limit)
-    document = {"version": snapshot_version, "files": shown}
-    emit(document if is_json() else shown, tables.files)
+    document = {"version": snapshot_version, "files": first_of(live, limit)}
+    emit(document, lambda found: tables.files(found["files"]))
     say_rest(live.num_rows, limit)
 
 
@@ -107,33 +104,29 @@ def files(table: Address, version: int | None, timestamp: str | None, limit: int
     help="Measure by these columns, a,b.  [default: the clustering columns]",
 )
 @workload_option(
-    "Measure by the columns that its predicates compare most, at most four: a file of"
-    " predicates (JSON lines, or .sql), or a source of `workload import`."
+    "Measure by the columns that these queries compare most, at most four: JSON lines, .sql, or a"
+    " source of `workload import`."
 )
-@click.option("--where", help="Measure only files that this SQL predicate may match.")
+@click.option("--where", help="Measure only files that may match this SQL predicate.")
 @click.option(
     "--sample",
     is_flag=True,
-    help="Compare with a full rewrite by rows of up to 256 files, not by the log alone.",
+    help="Read rows of up to 256 files to compare the table with a full rewrite.",
 )
-@click.option(
-    "--cubes", is_flag=True, help="List the ZCubes instead: files that were clustered together."
-)
+@click.option("--cubes", is_flag=True, help="List the ZCubes: files that were clustered together.")
 @limit_option
 @click.option(
     "--fail-if",
     "bars",
     multiple=True,
-    help='Exit with 6 if this is true: "read_ratio > 1.5"; repeats, one true bar suffices.',
+    help='Exit with status 6 if this is true: "read_ratio > 1.5"; repeats.',
 )
 @click.option(
     "--openmetrics",
     type=LOCAL_FILE,
     help="Also write the numbers to this file, for Prometheus; replaces it.",
 )
-@click.option(
-    "--trend", type=LOCAL_FILE, help="Also append the JSON document to this file, as one line."
-)
+@click.option("--trend", type=LOCAL_FILE, help="Also append the result to this file, as JSON.")
 def health(
     table: Address,
     columns: str | None,
@@ -152,36 +145,36 @@ def health(
     from liquidlog.report import tables
 
     if cubes:
-        given = [name for name in _WITH_CUBES if click.get_current_context().params.get(name)]
+        others = ("columns", "workload", "where", "sample", "bars", "openmetrics", "trend")
+        given = [name for name in others if click.get_current_context().params.get(name)]
         if given:
             name = "fail-if" if given[0] == "bars" else given[0]
-            raise UsageError(f"--{name} has no effect with --cubes, which only lists", option=name)
+            raise UsageError(f"--{name} has no effect with --cubes", option=name)
         rows = table.open().cubes()
         emit(first_of(rows, limit), tables.cubes, root="cubes")
         say_rest(rows.num_rows, limit)
         return EXIT_OK
     if limit is not None:
-        raise UsageError("--limit says how many --cubes to list; give that too", option="limit")
+        raise UsageError("--limit needs --cubes", option="limit")
     limits = [parse_bar(bar) for bar in bars]
     if trend is not None:
-        require_lines(trend, _TREND_FIELDS, kind="a trend of health")
+        require_trend(trend)
     opened = table.open()
     names = None if columns is None else split_names(columns)
     if columns is not None and workload is not None:
-        raise UsageError("give either --columns or --workload to measure by")
+        raise UsageError("give either --columns or --workload")
     asked = workload_at(workload, opened.uri, table.options)
     measured = opened.health(names, workload=asked, where=where, sample=sample)
     if openmetrics is not None:
-        from liquidlog.report.tables import openmetrics as render_openmetrics
-
-        replace_file(openmetrics, render_openmetrics(measured))
+        replace_file(openmetrics, tables.openmetrics(measured))
     if trend is not None:
         append_line(trend, render_line(measured))
     emit(measured, tables.health)
-    return _said(limits, measured)
+    return _status(limits, measured)
 
 
-def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
+def _status(bars: "Sequence[HealthBar]", measured: "Health") -> int:
+    """Return the exit status, and print each crossed bar on stderr."""
     from liquidlog.clustering.health import is_crossed, is_measured, require_measured
 
     unmeasured = [bar for bar in bars if not is_measured(bar, measured)]
@@ -189,22 +182,17 @@ def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
     for bar in crossed:
         say(f"bar crossed: {bar.text}")
     for bar in unmeasured:
-        if not crossed:  # what cannot be judged did not pass either
-            require_measured(bar, measured)
+        if not crossed:
+            require_measured(bar, measured)  # raises
         say(f"bar not judged: {bar.text}")
     return EXIT_BAR_CROSSED if crossed else EXIT_OK
-
-
-_WITH_CUBES: Final = ("columns", "workload", "where", "sample", "bars", "openmetrics", "trend")
 
 
 @verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")
 @table_argument
 @click.option("--where", help="The query's SQL predicate.")
-@workload_option(
-    "A file of weighted predicates (JSON lines, or .sql), or a source of `workload import`."
-)
-@click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
+@workload_option("The queries, with weights: JSON lines, .sql, or a source of `workload import`.")
+@click.option("--time-zone", help="The queries' time zone, like Europe/Berlin.  [default: any]")
 @version_options
 @limit_option
 def scan(
@@ -236,16 +224,13 @@ def scan(
 )
 @table_argument
 @output_option("Write the page to this file; replaces it.", required=True)
-@workload_option(
-    "Judge for these readers: a file of weighted predicates (JSON lines, or .sql), or a"
-    " source of `workload import`.  [default: full scans, and queries for one value of a column]"
-)
+@judging_workload_option
 @bar_options
 def report(table: Address, output: Path, workload: str | None, bar: Mapping[str, Any]) -> None:
     """Say whether to rewrite, and why, on one HTML page.
 
-    The page shows what readers open now and after a rewrite, findings, health and the history of
-    the table. It loads nothing from the network.
+    The page shows what queries open now and after a rewrite, the faults that doctor finds, the
+    health of the table and its history. It loads nothing from the network.
     """
     from liquidlog.report.page import page
 

@@ -1,8 +1,8 @@
-"""The command line: verbs by name, each imported only when it is called, and the exit status."""
+"""The command line: its verbs, each imported when it is called, and the exit status."""
 
 import gc
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -72,45 +72,38 @@ GONE: Final[Mapping[str, str]] = {
 _VERBS: Final = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
 
 
-_OBJECTS_PER_COLLECTION: Final = 50_000
-
-
-class Commands(Mapping[str, click.Command]):
-    """The commands by name; each is imported when it is looked up."""
-
-    def __getitem__(self, name: str) -> click.Command:
-        module = import_module(f"liquidlog.cli.{_VERBS[name].module}")
-        command: click.Command = getattr(module, name.replace("-", "_"))
-        return command
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_VERBS)
-
-    def __len__(self) -> int:
-        return len(_VERBS)
-
-
 class CommandLine(click.Group):
-    """A group that lists its commands by section, without importing any of them."""
-
-    def __init__(self, **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]  # click's own settings
-        self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
+    """A group that lists its commands by section and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """Return the verbs, section by section."""
         return list(_VERBS)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the module of a verb and return its command, None for an unknown verb."""
+        if cmd_name not in _VERBS:
+            return None
+        module = import_module(f"liquidlog.cli.{_VERBS[cmd_name].module}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the called verb; the error for one of an earlier release names its successor."""
-        if args and args[0] in GONE:
-            raise click.UsageError(f"the verb {args[0]} is gone: use {GONE[args[0]]}")
+        """Return the verb; errors name similar verbs, or the successor of a removed verb."""
+        name = args[0]
+        if name in GONE:
+            raise click.UsageError(f"the verb {name} is gone: use {GONE[name]}")
+        if name not in _VERBS:
+            from liquidlog.spec.text import near_names
+
+            near = near_names(name, _VERBS)
+            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+            raise click.UsageError(f"there is no verb {name}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Offer verbs and options, without importing a verb."""
+        """Offer verbs and options; imports no verb."""
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -143,13 +136,11 @@ def cli(context: click.Context) -> None:
     do_without_pandas()
 
 
-def run(
-    group: click.Group, arguments: Sequence[str] | None = None, *, program: str = "liquidlog"
-) -> int:
+def run(group: click.Group, arguments: Sequence[str]) -> int:
     """Run a command and return its exit status; every error is one sentence on stderr."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(arguments)
     try:
-        return int(group.main(args=words, prog_name=program, standalone_mode=False) or 0)
+        return int(group.main(args=words, prog_name="liquidlog", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the boundary to the user
@@ -160,6 +151,6 @@ def run(
 
 def start() -> int:
     """Run the command line and return its exit status."""
-    # Imports make no garbage, but collecting every 700 objects takes a sixth of their time.
-    gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    return run(cli)
+    # Imports make no garbage; a collection per 700 objects takes a sixth of their time.
+    gc.set_threshold(50_000)
+    return run(cli, sys.argv[1:])

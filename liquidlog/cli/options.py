@@ -1,4 +1,4 @@
-"""The options that commands share: defaults from a file, values, and what a shell is offered."""
+"""The options that commands share: their values, their defaults from a file, and completion."""
 
 import functools
 import math
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -29,6 +30,7 @@ from liquidlog.clustering.settings import (
 )
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.logs import Log
+from liquidlog.operations.executors import executor_names
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.schema import leaves, quote_path
 from liquidlog.spec.text import parse_size, suggestion
@@ -37,21 +39,13 @@ from liquidlog.table import Table
 
 _VARIABLE: Final = "env"
 
-
-def _variable(name: str, where: str) -> str:
-    found = os.environ.get(name)
-    if found is None:
-        raise UsageError(f"{where}: the environment has no variable {name}; set it")
-    return found
-
-
 StorageValue = str | Callable[[], str]
-"""A text, or what reads a variable of the environment when it is needed."""
+"""A text, or a function that reads a variable of the environment."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageDefaults:
-    """Options of storages by prefix of addresses; only the longest prefix counts."""
+    """Storage options by prefix of addresses; only the longest prefix counts."""
 
     by_prefix: Mapping[str, Mapping[str, StorageValue]] = field(default_factory=dict)
 
@@ -59,10 +53,11 @@ class StorageDefaults:
         """Return the options of addresses; addresses on local disk have none."""
         found = {self._prefix(one): one for one in addresses if not is_local(one)}
         if len(found) > 1:
-            first, second = [*found.values()][:2]
+            first, second = islice(found.values(), 2)
             raise UsageError(
-                f"{first} and {second} have different options in the file of defaults, and one"
-                " command takes the same for all: run it once for each, or give --storage-option"
+                f"{first} and {second} have different storage options in the file of defaults, and"
+                " a command uses the same options for all addresses: run it once for each, or give"
+                " --storage-option"
             )
         options = self.by_prefix.get(next(iter(found), None) or "", {})
         return {name: one if isinstance(one, str) else one() for name, one in options.items()}
@@ -74,28 +69,27 @@ class StorageDefaults:
 
 
 def read_storages(found: object, where: str) -> StorageDefaults:
-    """Return the options in a section of a file; variables are read later."""
+    """Return the storage options in a section of a file; variables are read when needed."""
     if not isinstance(found, dict):
         raise UsageError(f"{where} must be tables of options by prefix")
     by_prefix = {}
     for prefix, options in found.items():
         if is_local(prefix):
-            raise UsageError(f"{where} {prefix} is no address in a storage, as s3://bucket")
-        address = _canonical(prefix)  # refuses credentials in it, before it is shown
+            raise UsageError(f"{where} {prefix} is no address of a storage, as s3://bucket")
+        address = _canonical(prefix)  # refuses credentials before an error could show them
         place = f"{where} {address}"
         if not isinstance(options, dict):
-            # The value is not repeated: it may be a secret that has no prefix.
+            # The value may be a secret: no error repeats it.
             raise UsageError(f'{place} must be a table: write ["storage-options"."s3://bucket"]')
-        values = {name: _value(name, value, f"{place}: {name}") for name, value in options.items()}
-        by_prefix[address] = values
+        by_prefix[address] = {
+            name: _value(name, value, f"{place}: {name}") for name, value in options.items()
+        }
     return StorageDefaults(by_prefix)
 
 
 def _value(name: str, found: Any, where: str) -> StorageValue:  # noqa: ANN401  as TOML has it
-    if isinstance(found, dict):
-        variable = found.get(_VARIABLE)
-        if set(found) != {_VARIABLE} or not isinstance(variable, str) or not variable:
-            raise UsageError(f'{where}: expected text or {{ {_VARIABLE} = "NAME" }}')
+    variable = found.get(_VARIABLE) if isinstance(found, dict) and len(found) == 1 else None
+    if isinstance(variable, str) and variable:
         return partial(_variable, variable, where)
     if isinstance(found, bool):
         found = str(found).lower()
@@ -109,6 +103,13 @@ def _value(name: str, found: Any, where: str) -> StorageValue:  # noqa: ANN401  
     return str(found)
 
 
+def _variable(name: str, where: str) -> str:
+    found = os.environ.get(name)
+    if found is None:
+        raise UsageError(f"{where}: the environment has no variable {name}; set it")
+    return found
+
+
 def _canonical(address: str) -> str:
     scheme, mark, rest = address.partition("://")
     if mark and not rest:
@@ -116,12 +117,12 @@ def _canonical(address: str) -> str:
     return table_address(address)
 
 
-# Defaults of options from a file, `liquidlog.toml`: a section for each verb, and of storages
+# Defaults of options from the file `liquidlog.toml`: a section per verb, and one for storages
 #
-# A value of the file counts as if it stood on the command line, which wins. What a user must
-# decide for each command cannot come from a file. A file that was only found, in the current
-# directory or above it, may have come with a clone: it decides only how plans are made and judged.
-# What could run code or send credentials elsewhere needs a file that the user named.
+# A value in the file counts like one on the command line; the command line wins. A file cannot
+# decide what a user must decide for each command. A file that was only found, in the current
+# directory or above it, may have come with a clone, so it sets only how plans are made and judged.
+# Options that could run code or send credentials elsewhere need a file that the user named.
 
 FILE_NAME: Final = "liquidlog.toml"
 VARIABLE: Final = "LIQUIDLOG_CONFIG"
@@ -135,10 +136,10 @@ HARMLESS: Final = frozenset(
         *("amplification", "redact", "sample"),
     }
 )
-"""Options that any file may set."""
+"""Options that every file may set."""
 
 NAMED_ONLY: Final = frozenset({"spark-conf"})
-"""Options that need a file that the user named, since Spark runs code that its settings name."""
+"""Options that only a file named by the user may set: Spark runs code that its settings name."""
 
 _MAX_BYTES: Final = 1 << 20
 _OFF: Final = "liquidlog.no-config"
@@ -150,8 +151,8 @@ _log: Final = Log(__name__)
 class Defaults:
     """A file of defaults; `is_named` if the user named it.
 
-    `used` are the verb's options that it sets, `settings` those of `--set`. `passed_over` are
-    files of other users, which do not count.
+    The file sets the options `used` of the verb, and the `settings` of `--set`. Files of other
+    users do not count: they are `passed_over`.
     """
 
     path: str
@@ -164,21 +165,22 @@ class Defaults:
 
 
 class DefaultedCommand(click.Command):
-    """A command whose options have defaults in a file; its log and errors name them."""
+    """A command whose options have defaults in a file; log and errors name these options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; the error for an option of an earlier release names its successor."""
+        """Parse the words; the error about a removed option names its successor."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            instead = _instead_of(error.option_name)
+            name = error.option_name.removeprefix("--").replace("-", "_")
+            instead = _GONE.get(name) or (f"use --set {name}=VALUE" if name in BY_NAME else None)
             if instead is None:
                 raise
             text = f"the option {error.option_name} is gone: {instead}"
             raise click.UsageError(text, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's signature
-        """Run the command, and add the defaults to its errors."""
+        """Run the command; its errors name the options that the file sets."""
         defaults: Defaults | None = ctx.meta.get(_KEPT)
         if defaults is None:
             return super().invoke(ctx)
@@ -198,32 +200,21 @@ class DefaultedCommand(click.Command):
             raise
 
 
-def _instead_of(option: str) -> str | None:
-    name = option.removeprefix("--").replace("-", "_")
-    if name in _FLAGS_GONE:
-        return f"use --set {_FLAGS_GONE[name]}"
-    if name in BY_NAME:
-        return f"use --set {name}=VALUE"
-    return _GONE.get(option)
-
-
-_FLAGS_GONE: Final = {
-    "final": "final=true",
-    "no_read_back": "read_back=false",
-    "skip_clustered": "skip_clustered=true",
-    "sample": "sample=true",
-}
 _GONE: Final = {
-    "--row-groups": "files have row groups of a million rows and a page index, and are the unit"
-    " that is measured",
-    "--all": "use --why without a path, with --limit",
-    "--file": "use --why PATH",
-    "--replay": "compare `history` with `plan`",
+    "final": "use --set final=true",
+    "no_read_back": "use --set read_back=false",
+    "skip_clustered": "use --set skip_clustered=true",
+    "sample": "use --set sample=true",
+    "row_groups": "row groups have a million rows and a page index; whole files are measured",
+    "all": "use --why without a path, with --limit",
+    "file": "use --why PATH",
+    "replay": "compare `history` with `plan`",
     **dict.fromkeys(
-        ("--throughput", "--hour-price", "--tib-price", "--currency", "--start-seconds"),
-        "a prediction for a --workload has files and bytes, from which prices follow",
+        ("throughput", "hour_price", "tib_price", "currency", "start_seconds"),
+        "compute prices from the files and bytes that a prediction for a --workload has",
     ),
 }
+"""What to use instead of removed options."""
 
 
 def _of_running_command() -> Defaults | None:
@@ -232,25 +223,13 @@ def _of_running_command() -> Defaults | None:
 
 
 def storage_defaults(*addresses: str) -> Mapping[str, str]:
-    """Return the storage options of some addresses in the running command's file."""
+    """Return the storage options that the running command's file has for addresses."""
     defaults = _of_running_command()
     found = {} if defaults is None else defaults.storages.of(*addresses)
     if defaults is not None and found:
         names = ", ".join(found)
         _log.info("%s has storage options for %s: %s", defaults.path, addresses[0], names)
     return found
-
-
-def set_by_file() -> Mapping[str, Any]:
-    """Return the running verb's settings in the command's file."""
-    defaults = _of_running_command()
-    return {} if defaults is None else defaults.settings
-
-
-def defaults_of_table(context: click.Context) -> Mapping[str, str]:
-    """Return the storage options in the file for the command's table, if it has one."""
-    table = context.params.get("table")
-    return storage_defaults(table) if isinstance(table, str) else {}
 
 
 def _off(context: click.Context, _: click.Parameter, off: bool) -> None:  # noqa: FBT001  click's
@@ -285,7 +264,7 @@ def _read(context: click.Context, _: click.Parameter, named: str | None) -> None
 
 
 def _refuse_both(context: click.Context) -> None:
-    raise click.UsageError("--config has no effect with --no-config: give one of them", context)
+    raise click.UsageError("give either --config or --no-config", context)
 
 
 OPTIONS: Final = (
@@ -295,7 +274,7 @@ OPTIONS: Final = (
         is_eager=True,
         expose_value=False,
         callback=_off,
-        help=f"Read no file of defaults: neither {FILE_NAME} nor that of {VARIABLE}.",
+        help=f"Read no file of defaults, neither {FILE_NAME} nor the file in {VARIABLE}.",
     ),
     click.Option(
         ["--config"],
@@ -303,11 +282,11 @@ OPTIONS: Final = (
         is_eager=True,
         expose_value=False,
         callback=_read,
-        help=f"Take defaults of options from this file.  [default: {VARIABLE}, else the nearest"
+        help=f"Read defaults of options from this file.  [default: {VARIABLE}, else the nearest"
         f" {FILE_NAME}]",
     ),
 )
-"""Options of every verb; --no-config is evaluated first."""
+"""Options of every verb; click evaluates --no-config first."""
 
 
 def _chosen(named: str | None) -> Defaults | None:
@@ -330,7 +309,7 @@ def _chosen(named: str | None) -> Defaults | None:
 
 def _sections(path: str) -> Mapping[str, Any]:
     if not Path(path).is_file():
-        raise UsageError(f"{path} is no file; name one that has defaults of options", config=path)
+        raise UsageError(f"{path} is no file; name a file of defaults", config=path)
     try:
         with Path(path).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -383,7 +362,7 @@ def _set_in_file(
             raise UsageError(f"{where}: {verb} has no option --{key}{near}", config=defaults.path)
         if key not in HARMLESS | NAMED_ONLY:
             hint = f"; write a table [{STORAGES}.\u2026]" if key == "storage-option" else ""
-            text = f"{where} cannot come from a file: say it on the command line{hint}"
+            text = f"{where} cannot come from a file: give it on the command line{hint}"
             raise UsageError(text, config=defaults.path)
         if key in NAMED_ONLY and not defaults.is_named:
             raise UsageError(_only_named(defaults, f"[{verb}] {key}"), config=defaults.path)
@@ -398,7 +377,7 @@ def _set_in_file(
 def _setting_value(setting: Setting, found: object, where: str, defaults: Defaults) -> Any:  # noqa: ANN401  any setting's
     if setting.name in NOT_IN_FILES:
         raise UsageError(
-            f"{where} cannot come from a file: say it on the command line", config=defaults.path
+            f"{where} cannot come from a file: give it on the command line", config=defaults.path
         )
     try:
         value = setting.kind.of_text(_text(found, where)) if isinstance(found, str) else found
@@ -410,8 +389,8 @@ def _setting_value(setting: Setting, found: object, where: str, defaults: Defaul
 
 def _only_named(defaults: Defaults, key: str) -> str:
     return (
-        f"{defaults.path}: {key} counts only in a file that you name, since a file that is only"
-        f" found may be another's: give --config {defaults.path}, or set {VARIABLE}"
+        f"{defaults.path}: {key} counts only in a file that you name, since somebody else may have"
+        f" written a file that is only found: give --config {defaults.path}, or set {VARIABLE}"
     )
 
 
@@ -437,7 +416,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def directories(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Offer directories, as tables on local disk are."""
+    """Offer directories: tables on local disk."""
     return [CompletionItem(typed, type="dir")]
 
 
@@ -447,7 +426,7 @@ def files(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionI
 
 
 def one_of(names: Callable[[], Iterable[str]]) -> Complete:
-    """Offer names; `names` is called late, as it may import much."""
+    """Offer names; `names` is called when a user asks for them."""
 
     def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
         return [CompletionItem(name) for name in names() if name.startswith(typed)]
@@ -456,9 +435,9 @@ def one_of(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def offered_columns(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Offer the columns of a TABLE on local disk behind the last comma; no failure is said."""
+    """Offer the columns of a TABLE on local disk behind the last comma; ignores errors."""
     before, comma, last = typed.rpartition(",")
-    # Behind an option that lacks its value, click leaves arguments where they are.
+    # After an option without its value, click leaves the arguments in `args`.
     address = context.params.get("table") or next(iter(context.args), None)
     with suppress(LiquidlogError):
         if address is not None and is_local(address):
@@ -479,22 +458,13 @@ def curves() -> Iterable[str]:
     return [curve.value for curve in Curve]
 
 
-def executors() -> Iterable[str]:
-    """Return the names of the executors that are installed."""
-    from liquidlog.operations.executors import executor_names
-
-    return executor_names()
-
-
-# Types of option values: text on the command line to numbers, shares, sizes and pairs
+# Types of option values: numbers, shares, sizes and pairs
 
 Value = TypeVar("Value")
 
-_WHOLE: Final = 100.0
-
 
 class Parsed(click.ParamType[Value]):
-    """A type of option values, parsed from text."""
+    """A type of option values; `parse` makes them of text."""
 
     def __init__(self, name: str, parse: Callable[[str], Value]) -> None:
         self.name = name
@@ -506,7 +476,7 @@ class Parsed(click.ParamType[Value]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Value:
-        """Parse a text; any other value is a default, or was parsed before."""
+        """Return a parsed text; click also passes defaults and parsed values, which stay."""
         if not isinstance(value, str):
             return cast("Value", value)
         try:
@@ -516,7 +486,7 @@ class Parsed(click.ParamType[Value]):
 
 
 def whole_number(least: int, most: int | None = None) -> Parsed[int]:
-    """Return a type of whole numbers, with both ends."""
+    """Return a type of whole numbers from `least` to `most`, both included."""
 
     def parse(text: str) -> int:
         number: int | None = None
@@ -545,7 +515,7 @@ def _positive(text: str) -> float:
 
 def _share(text: str) -> float:
     found = text.strip()
-    share = _number(found.removesuffix("%")) / (_WHOLE if found.endswith("%") else 1)
+    share = _number(found.removesuffix("%")) / (100 if found.endswith("%") else 1)
     if not 0 <= share <= 1:
         raise UsageError(f"expected a share like 10% or 0.1, found {text!r}")
     return share
@@ -554,14 +524,13 @@ def _share(text: str) -> float:
 def _pair(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found or not key:
-        # The text is not repeated: it may be a secret without its name.
+        # The text may be a secret without its name: no error repeats it.
         raise UsageError("a value is not of the form key=value")
     return key, value
 
 
 PERCENTAGE: Final = Parsed("share", _share)
 SIZE: Final = Parsed("size", parse_size)
-PAIR: Final = Parsed("k=v", _pair)
 LOCAL_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -604,63 +573,58 @@ def table_argument(command: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def with_address(table: str, storage_options: Mapping[str, str], **given: object) -> R:
-        return command(table=Address(table, storage_options), **given)
+        options = storage_options or storage_defaults(table)
+        return command(table=Address(table, options), **given)
 
     return click.argument("table", shell_complete=directories)(storage_option(with_address))
 
 
-def pairs_option(
-    *names: str,
-    help_text: str,
-    default: Callable[[click.Context], Mapping[str, str]] = lambda _: {},
-) -> Decorator:
+def pairs_option(*names: str, help_text: str) -> Decorator:
     """Return a decorator that adds a repeated option key=value; the command gets a mapping."""
 
     def mapping(
-        context: click.Context, _: click.Parameter, pairs: Sequence[tuple[str, str]]
+        _: click.Context, __: click.Parameter, pairs: Sequence[tuple[str, str]]
     ) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for key, value in pairs:
             if found.setdefault(key, value) != value:
                 raise UsageError(f"{key} is given two values; give it once", name=key)
-        return found or default(context)
+        return found
 
-    return click.option(*names, multiple=True, type=PAIR, callback=mapping, help=help_text)
+    type_ = Parsed("k=v", _pair)
+    return click.option(*names, multiple=True, type=type_, callback=mapping, help=help_text)
 
 
 storage_option: Final = pairs_option(
     "--storage-option",
     "storage_options",
-    help_text="An option of the storage, named as in delta-rs; repeats.",
-    default=defaults_of_table,
+    help_text="A storage option, named as in delta-rs; repeats.",
 )
 spark_conf_option: Final = pairs_option("--spark-conf", help_text="A Spark setting; repeats.")
-
-
 dry_run_option: Final = click.option(
-    "--dry-run", is_flag=True, help="Check everything and say what would happen; write nothing."
+    "--dry-run", is_flag=True, help="Check everything, show what would happen, write nothing."
 )
 limit_option: Final = click.option(
     "--limit",
     type=whole_number(1),
-    help="List at most this many, and say on stderr how many more there are.",
+    help="List at most this many; stderr says how many more there are.",
 )
 advice_option: Final = click.option(
     "--advice",
-    help="Make the layout of this advice, saved by `advise -o`; rewrites as --full does.",
+    help="Use the layout in this advice, saved by `advise -o`; rewrites files like --full.",
 )
 
 
 def executor_option(help_text: str, **how: Any) -> Decorator:  # noqa: ANN401  click's
     """Return a decorator that adds `--executor`."""
-    return click.option("--executor", shell_complete=one_of(executors), help=help_text, **how)
+    return click.option("--executor", shell_complete=one_of(executor_names), help=help_text, **how)
 
 
 def version_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--version` and `--timestamp`."""
-    at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."
+    at_time = "Show the table at this time, by default in UTC: 2026-01-31T12:00Z."
     with_time = click.option("--timestamp", help=at_time)(command)
-    at_version = "The table at this version; the newest by default."
+    at_version = "Show the table at this version.  [default: the newest]"
     return click.option("--version", type=whole_number(0), help=at_version)(with_time)
 
 
@@ -679,7 +643,7 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
 def settings_options(*visible: str, stages: Sequence[Stage] = tuple(Stage)) -> Decorator:
     """Return a decorator that adds settings as options; the command receives `settings`.
 
-    `visible` settings have their own option; `--set NAME=VALUE` gives any setting of these stages.
+    `visible` settings have their own options; `--set NAME=VALUE` takes every setting of `stages`.
     """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
@@ -694,7 +658,7 @@ def settings_options(*visible: str, stages: Sequence[Stage] = tuple(Stage)) -> D
             multiple=True,
             metavar="NAME=VALUE",
             shell_complete=one_of(partial(_names, stages)),
-            help="Another setting, as tolerance=1.5; repeats. docs/reference/settings.md has all.",
+            help="Another setting, as tolerance=1.5; repeats. See docs/reference/settings.md.",
         )(with_settings)
         for name in reversed(visible):
             decorated = _visible(BY_NAME[name])(decorated)
@@ -716,8 +680,8 @@ def _settings(
         if setting.name in given and found[setting.name] != value:
             raise UsageError(f"{setting.name} is given two values; give it once", name=setting.name)
         found[setting.name], given[setting.name] = value, True
-    defaults = {name: value for name, value in set_by_file().items() if name not in found}
-    return {**defaults, **found}
+    defaults = _of_running_command()
+    return {**({} if defaults is None else defaults.settings), **found}
 
 
 def _names(stages: Sequence[Stage]) -> Iterator[str]:
@@ -734,11 +698,11 @@ def bar_options(command: Callable[..., R]) -> Callable[..., R]:
         return command(bar=bar, **given)
 
     positive = Parsed("number", _positive)
-    in_a_day = "Queries of the table in a day.  [default: as the workload records]"
+    in_a_day = "Queries of the table per day.  [default: as the workload records]"
     with_queries = click.option("--queries-per-day", type=positive, help=in_a_day)(with_bar)
     within = (
-        "A rewrite is worth it if it has paid back within this many days.  [default: 30, or"
-        " 1,000 queries if queries a day are not known]"
+        "A rewrite is worth it if it pays back within this many days.  [default: 30, or 1,000"
+        " queries if the queries per day are unknown]"
     )
     return click.option("--payback-days", type=positive, help=within)(with_queries)
 
@@ -770,11 +734,17 @@ def workload_option(help_text: str) -> Decorator:
     return click.option("--workload", help=help_text)
 
 
+judging_workload_option: Final = workload_option(
+    "Judge rewrites for these queries: JSON lines, .sql, or a source of `workload import`."
+    "  [default: full scans, and queries for one value of a column]"
+)
+
+
 def workload_at(source: str | None, uri: str, options: Mapping[str, str]) -> Workload:
     """Return the queries of a table in a file or another source; none without a source."""
     if source is None:
         return ()
-    # Its modules take longer to import than it takes to look at a table.
+    # This import takes longer than looking at a table.
     from liquidlog.operations.workloads import read_workload
 
     return read_workload(source, table=uri, storage_options=StorageOptions.of(options))

@@ -1,12 +1,13 @@
-"""What commands print, log and write, and consent that they ask for."""
+"""Print, log and write for commands, and ask users for consent."""
 
 import logging
 import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,18 +22,17 @@ from liquidlog.report.printing import Report, say, show, show_json
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.text import Rows, iso_time, visible
 
-# What the packages log, on stderr: all of it with `-v` and `-vv`, else what executors say.
+# Log records go to stderr: with -v and -vv those of both packages, else those of executors.
 
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 _PACKAGES: Final = ("liquidlog", "liquidspark")
-_MOST: Final = len(_LEVELS) - 1
 
 
 def _heard(context: click.Context, _: click.Parameter, count: int) -> None:
     if not count or context.resilient_parsing:
         return
-    if count > _MOST:
-        raise click.UsageError("-v can be given twice: there is no more to say", context)
+    if count >= len(_LEVELS):
+        raise click.UsageError("-v can be given at most twice", context)
     context.with_resource(_heard_by(_Line(), _LEVELS[count], *_PACKAGES))
 
 
@@ -42,7 +42,7 @@ VERBOSE: Final = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_heard,
-    help="Log on stderr what is read, decided and written, with times; -vv logs the details.",
+    help="Log each step on stderr, with times; -vv logs more.",
 )
 
 
@@ -54,7 +54,7 @@ def _flag(name: str, help_text: str) -> click.Option:
 
 
 JSON: Final = _flag("--json", "Print one JSON document and nothing else.")
-ALL: Final = _flag("--all", "List everything; on a terminal, long listings are cut to a screen.")
+ALL: Final = _flag("--all", "List everything; a terminal otherwise shows one screen per list.")
 
 
 def is_json() -> bool:
@@ -83,14 +83,14 @@ class _Line(logging.Handler):
         try:
             when = iso_time(round(record.created * 1000))
             say(f"{when} {record.levelname} {record.name}: {visible(record.getMessage())}")
-        except Exception:  # noqa: BLE001  as handlers do: a line of the log ends no command
+        except Exception:  # noqa: BLE001  a failed log line must not end the command
             self.handleError(record)
 
 
 def executors_heard() -> AbstractContextManager[None]:
-    """Return a context manager: messages of executors, in EXECUTOR_GROUP, go to stderr.
+    """Return a context manager that prints messages of executors on stderr.
 
-    With `--json`, stderr is only for the document of an error; with `-v`, messages are log lines.
+    With `--json`, stderr has only the document of an error; with `-v`, messages are log lines.
     """
     is_verbose = any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
     # Without any handler, Python prints warnings on stderr.
@@ -105,13 +105,13 @@ class _Said(logging.Handler):
 
 
 def note(text: str) -> None:
-    """Say something on stderr, unless the command prints JSON."""
+    """Print a text on stderr, unless the command prints JSON."""
     if not is_json():
         say(text)
 
 
 def require_consent(what: str, *, yes: bool) -> None:
-    """Say what would be done, and ask whether to go on unless `yes`."""
+    """Print `what` the command would do, and ask whether to go on unless `yes`."""
     if yes:
         say(f"note: {what}")
         return
@@ -119,7 +119,7 @@ def require_consent(what: str, *, yes: bool) -> None:
         raise UsageError(f"{what}; nothing was written: to do it, give --yes", option="yes")
     say(what)
     if not click.confirm("Go on?", err=True):
-        raise UsageError("nothing was written, as the table is to stay as it is")
+        raise UsageError("nothing was written, since the answer was no")
 
 
 # Output of commands: text or JSON on stdout, warnings on stderr, and files
@@ -129,13 +129,15 @@ FORMAT_VERSION: Final = 1
 
 Listed = TypeVar("Listed", pa.Table, Rows)
 
+_TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
+"""Every release writes these fields in each line of a trend."""
 _MAX_LINE_BYTES: Final = 1 << 20
-"""Far longer than any line that a command appends."""
+"""Much longer than any line that a command appends."""
 
 
 @contextmanager
 def warnings_said() -> Iterator[None]:
-    """Context manager: warnings go to stderr; each about a checkpoint is repeated."""
+    """Print warnings on stderr; a warning about a checkpoint is printed each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
@@ -149,7 +151,7 @@ def emit(
     root: str | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Print a result on stdout, as `render` shows it or as JSON, in the field `root` if given."""
+    """Print a result on stdout: as `render` shows it, or as JSON, in the field `root` if given."""
     if not is_json():
         show(render(value), cut=_is_cut())
         return
@@ -166,6 +168,11 @@ def _is_cut() -> bool:
     return context.meta.get("--all") is False
 
 
+def emit_change(value: Any, render: Callable[..., Report], *, dry_run: bool) -> None:  # noqa: ANN401
+    """Print the result of a command that writes; `render` takes `dry_run` too."""
+    emit(value, partial(render, dry_run=dry_run), dry_run=dry_run)
+
+
 def first_of(rows: Listed, limit: int | None) -> Listed:
     """Return the first `limit` rows, all if None."""
     if isinstance(rows, Rows):
@@ -174,13 +181,13 @@ def first_of(rows: Listed, limit: int | None) -> Listed:
 
 
 def say_rest(total: int, limit: int | None) -> None:
-    """Say how many rows a limit left out."""
+    """Print on stderr how many rows a limit left out."""
     if limit is not None and total > limit:
         say(f"{total - limit} more of {total} left out by --limit {limit}")
 
 
 def replace_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write a local file atomically; if that fails, the old content stays."""
+    """Write a local file atomically; after a failure the old content stays."""
     whole = content.encode() if isinstance(content, str) else content
     pieces = [whole] if isinstance(whole, bytes) else whole
     try:
@@ -207,8 +214,8 @@ def replace_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
         raise StorageError(str(path), f"cannot be written: {error.strerror}") from error
 
 
-def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
-    """Refuse to append to a file with a first line that is not a JSON object with these fields."""
+def require_trend(path: Path) -> None:
+    """Refuse a file whose first line is not a line of a trend of health."""
     if not path.is_file():
         return
     try:
@@ -222,31 +229,26 @@ def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
         found = msgspec.json.decode(line, type=dict[str, Any])
     except UNREADABLE:
         found = {}
-    if not found.keys() >= set(names):
+    if not found.keys() >= set(_TREND_FIELDS):
         raise DocumentError(
             str(path),
-            f"is not {kind}, so no line is added to it: its first line is not a JSON object with"
-            f" {', '.join(names)}; name a new file",
+            "is not a trend of health, so no line is added to it: its first line is not a JSON"
+            f" object with {', '.join(_TREND_FIELDS)}; name a new file",
         )
 
 
 def append_line(path: Path, line: str) -> None:
     """Append a line to a local file in one write, so that lines of several processes stay whole.
 
-    If a crash cut the last line off, it gets a line end first.
+    If a crash cut off the last line, a line end comes first.
     """
     data = line.encode()
     try:
-        if path.is_file() and not _ends_whole(path):
-            data = b"\n" + data
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                data = data if file.read() == b"\n" else b"\n" + data
         with path.open("ab", buffering=0) as file:
             file.write(data)
     except OSError as error:
         raise StorageError(str(path), f"cannot be written: {error.strerror}") from error
-
-
-def _ends_whole(path: Path) -> bool:
-    with path.open("rb") as file:
-        size_bytes = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size_bytes - 1))
-        return file.read(1) in {b"", b"\n"}

@@ -1,4 +1,4 @@
-"""Commands that say what to do, and that rewrite files: at once, in rounds, or in two steps."""
+"""Commands that advise, plan, and rewrite files: at once, in rounds, or in two steps."""
 
 import sys
 import time
@@ -36,6 +36,7 @@ from liquidlog.cli.options import (
 )
 from liquidlog.cli.output import (
     emit,
+    emit_change,
     executors_heard,
     first_of,
     is_json,
@@ -78,6 +79,7 @@ from liquidlog.operations.optimize import (
 )
 from liquidlog.operations.outputs import at_work
 from liquidlog.operations.planned import (
+    MigrationNotice,
     criteria_of,
     explain_together,
     judge,
@@ -105,16 +107,12 @@ from liquidlog.table import Table
 
 if TYPE_CHECKING:
     from liquidlog.foresee.reads import Prediction
-    from liquidlog.operations.planned import MigrationNotice
-
-_EVERY: Final = ""
-"""`--why` without a path."""
 
 
 def criteria_for(
     opened: Table,
     made: ClusteringPlan,
-    asked: Workload,
+    workload: Workload,
     workload_source: str | None,
     *,
     sample: bool = True,
@@ -122,12 +120,12 @@ def criteria_for(
 ) -> Criteria:
     """Return how to judge a plan; without a workload, its `where` is the only query.
 
-    A `where` that only selects partitions to rewrite is not a query.
+    The `where` of a partitioned table only selects partitions to rewrite: it is no query.
     """
     where = made.policy.where
-    if not asked and where is not None and not made.partitioned_by:
-        asked = (WeightedPredicate(where),)
-    return replace(criteria_of(opened.opened, asked, workload_source, **bar), reads_rows=sample)
+    if not workload and where is not None and not made.partitioned_by:
+        workload = (WeightedPredicate(where),)
+    return replace(criteria_of(opened.opened, workload, workload_source, **bar), reads_rows=sample)
 
 
 def judged(
@@ -137,12 +135,12 @@ def judged(
     policy: Mapping[str, Any],
     advice: str | None,
 ) -> Verdict:
-    """Return the verdict on the table, or on the plan itself if options changed it."""
+    """Return the verdict on the table, or on the plan if options changed it."""
     words = policy if advice is None else {**policy, "advice": advice}
     if words:
         source = criteria.workload_source if made.readers is not None else None
-        said = command(opened.uri, words, source)
-        return judge_plan(opened.opened, made, criteria, command=said)
+        text = command(opened.uri, words, source)
+        return judge_plan(opened.opened, made, criteria, command=text)
     snapshot = snapshot_of_plan(opened.opened, made)
     return judge(opened.opened, snapshot, criteria, made=made).verdict
 
@@ -156,16 +154,16 @@ def judged(
 @settings_options(*WITH_OPTION, stages=(Stage.PLAN, Stage.JUDGE))
 @output_option("Save the plan to this file; replaces it.")
 @workload_option(
-    "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a"
-    " source of `workload import`."
+    "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a source of"
+    " `workload import`."
 )
 @advice_option
 @click.option(
     "--why",
     metavar="[PATH]",
     is_flag=False,
-    flag_value=_EVERY,
-    help="Say instead why this file would be rewritten or not; without a path, why each would.",
+    flag_value="",
+    help="Show only why this file would be rewritten or not; without a path, for every file.",
 )
 @limit_option
 def plan(
@@ -183,24 +181,24 @@ def plan(
     workload it assumes full scans and queries for one value of a column. `run` executes a saved
     plan, `commit` commits it.
 
-    With --advice, a workload only predicts: the advice says what the layout is fitted to.
+    With --advice, the layout is fitted as the advice says, and a workload only predicts.
     """
     given = settings_of(settings)
     policy, judging = given[Stage.PLAN], given[Stage.JUDGE]
-    _require_sense_of_why(judging, why, limit)
+    _check_why(judging, why, limit)
     opened = table.open()
-    asked = workload_at(workload, opened.uri, table.options)
+    queries = workload_at(workload, opened.uri, table.options)
     if advice is None:
-        readers = None if workload is None else asked
+        readers = None if workload is None else queries
         made = opened.plan(**policy, workload=readers, require_fit=False)
     else:
         made = opened.plan(advice=read_advice(advice), **policy)
     if why is not None:
         if output is not None:
             replace_file(output, plan_pieces(made))
-        _explain(opened, made, None if why == _EVERY else why, limit)
+        _explain(opened, made, why or None, limit)
         return
-    criteria = criteria_for(opened, made, asked, workload, **judging)
+    criteria = criteria_for(opened, made, queries, workload, **judging)
     verdict = judged(opened, made, criteria, policy, advice)
     if output is not None:
         replace_file(output, plan_pieces(made))
@@ -213,9 +211,9 @@ def plan(
     emit(document, changes.plan)
 
 
-def _require_sense_of_why(judging: Mapping[str, Any], why: str | None, limit: int | None) -> None:
+def _check_why(judging: Mapping[str, Any], why: str | None, limit: int | None) -> None:
     if limit is not None and why is None:
-        raise UsageError("--limit says how many files --why lists; give that too", option="limit")
+        raise UsageError("--limit needs --why", option="limit")
     if why is not None and judging:
         raise UsageError(f"{min(judging)} has no effect with --why", option=min(judging))
 
@@ -236,10 +234,8 @@ def _explain(opened: Table, made: ClusteringPlan, path: str | None, limit: int |
 @click.argument("action", type=click.Choice(["import"]), metavar="import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=files)
 @output_option("Write the workload to this file, as JSON lines; replaces it.", required=True)
-@click.option(
-    "--table", "tables", multiple=True, help="Keep only what is asked of this table; repeats."
-)
-@click.option("--since", help="Leave out what was last asked before this time, as 2026-01-31.")
+@click.option("--table", "tables", multiple=True, help="Keep only queries of this table; repeats.")
+@click.option("--since", help="Leave out queries that last ran before this time, as 2026-01-31.")
 @click.option(
     "--redact", is_flag=True, help="Replace constants by their quantiles, and show no examples."
 )
@@ -264,13 +260,12 @@ def workload(
     from liquidlog.workload.form import encode_queries
 
     del action
-    storage_options = storage_options or storage_defaults(*sources, *tables)
     found = import_workload(
         sources,
         tables=tables,
         since=since,
         without_constants=redact,
-        storage_options=storage_options,
+        storage_options=storage_options or storage_defaults(*sources, *tables),
     )
     replace_file(output, encode_queries(found.queries))
     emit(found, imported)
@@ -291,20 +286,22 @@ def workload(
 @click.option(
     "--columns",
     shell_complete=offered_columns,
-    help="Try only these columns, a,b.  [default: all that queries compare]",
+    help="Try only these columns, a,b.  [default: all columns that queries compare]",
 )
 @click.option(
-    "--max-columns", type=whole_number(1, 4), help="Most clustering columns.  [default: 4]"
+    "--max-columns",
+    type=whole_number(1, 4),
+    help="Try at most this many clustering columns.  [default: 4]",
 )
 @click.option(
     "--min-gain",
     type=PERCENTAGE,
-    help="The least share of their wait that queries must save.  [default: 10%]",
+    help="Recommend a layout only if queries wait this share less.  [default: 10%]",
 )
 @click.option(
     "--max-file-size",
     type=SIZE,
-    help="Try only this size.  [default: the table's own and smaller ones, from 16MiB]",
+    help="Try only this file size.  [default: the table's own and smaller ones, from 16MiB]",
 )
 @bar_options
 @click.option("--apply", is_flag=True, help="Set the advised columns and layout properties.")
@@ -325,16 +322,15 @@ def advise(
 ) -> None:
     """Say which columns and layout suit the queries, if any.
 
-    Layouts are measured on sampled rows: the older queries choose, the newest judge. Nothing is
-    written without --apply, and no file is rewritten.
+    It measures layouts on sampled rows: the older queries choose one, the newest judge it. Only
+    --apply changes the table, and nothing rewrites a file.
     """
     from liquidlog.advice.advice import encode_advice
-    from liquidlog.report.changes import advice, applied_advice
 
     if dry_run and not apply:
         raise UsageError("--dry-run has no effect without --apply", option="dry_run")
     opened = table.open()
-    asked = tuple(
+    queries = tuple(
         predicate
         for source in workloads
         for predicate in workload_at(source, opened.uri, table.options)
@@ -346,23 +342,22 @@ def advise(
         "max_file_size": max_file_size,
     }
     chosen = {name: one for name, one in given.items() if one is not None}
-    found = opened.advise(asked, workload_source=workloads[0], **chosen, **bar)
+    found = opened.advise(queries, workload_source=workloads[0], **chosen, **bar)
     if output is not None:
         found = found.saved_as(str(output))
         replace_file(output, encode_advice(found))
     if apply and found.protocol_change is not None:
         note(str(found.protocol_change))
     applied = opened.apply_advice(found, dry_run=dry_run) if apply else ()
-    document = found.document()
-    report = advice(found)
+    document, report = found.document(), changes.advice(found)
     if apply:
         document["applied"] = list(applied)
-        report = (*report, *applied_advice(applied, dry_run=dry_run))
+        report = (*report, *changes.applied_advice(applied, dry_run=dry_run))
     emit(document, lambda _: report, dry_run=dry_run)
 
 
 _EXECUTOR_OPTION: Final = executor_option(
-    "What rewrites the files: local, without a JVM, or spark; auto is local up to 4GiB of"
+    "What rewrites the files: local, without a JVM, or spark; auto uses local for at most 4GiB of"
     " input, unless Spark settings or a master are given.",
     default=AUTO,
     show_default=True,
@@ -370,7 +365,7 @@ _EXECUTOR_OPTION: Final = executor_option(
 
 
 def _commit_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return how to commit groups, unless limits contradict each other."""
+    """Return how to commit groups; refuses limits that contradict each other."""
     commits = settings[Stage.COMMIT]
     reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
     return commits
@@ -378,7 +373,7 @@ def _commit_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class _Engine:
-    """The executor of a verb, perhaps AUTO, and its settings; `run` are those of an execution."""
+    """The executor of a verb, perhaps AUTO, and the settings of its session and of the run."""
 
     verb: str
     executor: str
@@ -391,7 +386,7 @@ class _Engine:
             note(f"warning: {NOT_READ_BACK}")
 
     def chosen(self, made: ClusteringPlan, *, quietly: bool = False) -> ChosenExecutor:
-        """Return the executor of a plan, and say which if it was not named."""
+        """Return the executor of a plan; print the choice if the user named none."""
         limit = self.run.get("local_limit")
         chosen = choose_executor(self.executor, made, self.configuration, limit_bytes=limit)
         if self.executor == AUTO and made.groups and not quietly:
@@ -430,7 +425,7 @@ class _Engine:
     ) -> Iterator[ExecutorOf]:
         """Context manager: an executor that starts with the first plan that has groups.
 
-        Others who may be at work on the table are named before, the executor's messages meanwhile.
+        Prints who else may be at work on the table, then the executor's messages.
         """
         if made.groups:
             _say_who_is_at_work(opened)
@@ -447,12 +442,12 @@ def _say_who_is_at_work(opened: Table) -> None:
     try:
         others = at_work(opened.opened.store, opened.opened.clock)
     except LiquidlogError:
-        return  # this is only a note; what the rewrite needs, it asks itself
+        return  # only the note is lost
     for other in others:
         say(
-            f"note: another rewrite may be at work on this table: {other}. This one goes on: plans"
-            " do not exclude each other, and of two that rewrite the same file, the later commit is"
-            " a conflict. If the other one was killed, `liquidlog orphans` lists what it left"
+            f"note: another rewrite may be at work on this table: {other}. This one goes on; if"
+            " both rewrite the same file, the later commit is refused as a conflict. If the other"
+            " one was killed, `liquidlog orphans` lists the files that it left"
         )
 
 
@@ -470,7 +465,7 @@ def _by(chosen: ChosenExecutor) -> Mapping[str, str]:
 @advice_option
 @_EXECUTOR_OPTION
 @spark_conf_option
-@click.option("--yes", is_flag=True, help="Do not ask before a rewrite that is not worth it.")
+@click.option("--yes", is_flag=True, help="Rewrite without asking, even if it is not worth it.")
 @dry_run_option
 def optimize(
     table: Address,
@@ -485,9 +480,9 @@ def optimize(
 ) -> None:
     """Rewrite and commit; asks first if that is not worth it.
 
-    The first line is the verdict. It asks on a terminal only.
+    The first line is the verdict. The command asks only on a terminal.
 
-    Small tables are rewritten without a JVM, to the same files as by Spark.
+    Small tables are rewritten without a JVM; Spark would write the same files.
     """
     given = settings_of(settings)
     policy, commits = given[Stage.PLAN], _commit_settings(given)
@@ -495,15 +490,15 @@ def optimize(
     engine = _Engine("optimize", executor, spark_conf, given[Stage.RUN])
     opened = table.open()
     started = time.monotonic()
-    asked = workload_at(workload, opened.uri, table.options)
-    fitted = policy if workload is None else {**policy, "workload": asked}
+    queries = workload_at(workload, opened.uri, table.options)
+    fitted = policy if workload is None else {**policy, "workload": queries}
     made = opened.plan(**fitted, advice=None if advice is None else read_advice(advice))
     seconds = time.monotonic() - started
     if gain is not None:
         require_rounds(made.strategy)
     require_rewritable(opened.opened, made)
     chosen = engine.chosen(made)
-    criteria = criteria_for(opened, made, asked, workload)
+    criteria = criteria_for(opened, made, queries, workload)
     verdict = judged(opened, made, criteria, policy, advice) if made.groups else None
     end = {**_by(chosen), "verdict": verdict}
     if dry_run:
@@ -513,9 +508,11 @@ def optimize(
         return
     _say_verdict(verdict, yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
-        again = partial(opened.plan, **fitted)
         rewrite = partial(_rewritten_round, opened, waiting, commits)
-        done = _in_rounds(opened, again, rewrite, made, seconds, gain)
+        if gain is None:
+            done = rewrite(seconds, made)
+        else:
+            done = _in_rounds(opened, partial(opened.plan, **fitted), rewrite, made, gain)
     emit({**done, **end}, changes.optimized)
 
 
@@ -524,28 +521,25 @@ def _in_rounds(
     again: Callable[[], ClusteringPlan],
     rewrite: Callable[[float, ClusteringPlan], Mapping[str, Any]],
     first: ClusteringPlan,
-    planned_seconds: float,
-    gain: float | None,
+    gain: float,
 ) -> Mapping[str, Any]:
-    if gain is None:
-        return rewrite(planned_seconds, first)
     execute = partial(rewrite, 0.0)
-    done = optimize_in_rounds(opened.opened, again, execute, min_gain=gain, first=first)
-    return rewrites.rounds_document(opened, first, tuple(done))
+    rounds = optimize_in_rounds(opened.opened, again, execute, min_gain=gain, first=first)
+    return rewrites.rounds_document(opened, first, tuple(rounds))
 
 
 def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> float | None:
-    """Return how much a round must gain so that another follows, None if there is only one."""
+    """Return how much a round must gain so that another follows, None for a single round."""
     if rounds.get("final"):
         if "strategy" in policy:
-            require_rounds(policy["strategy"])  # no table needs to be read to refuse it
+            require_rounds(policy["strategy"])  # refuses it before the table is read
         return float(rounds.get("min_gain", DEFAULT_MIN_GAIN))
     if "min_gain" in rounds:
-        raise UsageError("min_gain says when rounds end: set final=true too", option="min_gain")
+        raise UsageError("min_gain needs final=true: it ends the rounds", option="min_gain")
     return None
 
 
-def _say_verdict(verdict: "Verdict | None", *, yes: bool) -> None:
+def _say_verdict(verdict: Verdict | None, *, yes: bool) -> None:
     if is_json() or verdict is None:
         return
     if verdict.answer == "leave" and sys.stdin.isatty():
@@ -649,15 +643,11 @@ def commit(
     opened = Table.open(made.table_uri, storage_options=storage_options)
     report = opened.commit(made, result, **commits, dry_run=dry_run)
     document = rewrites.committed_document(made, report, commits)
-    shown = partial(changes.committed, dry_run=dry_run)
-    emit(document, shown, dry_run=dry_run)
+    emit_change(document, changes.committed, dry_run=dry_run)
 
 
-# The command that makes a partitioned table a clustered one
-
-_OF_NEW_PLANS: Final = ("output", "workload")
 _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")
-"""Parameters that have no effect where the plan is only saved."""
+"""Parameters that have no effect if the plan is only saved."""
 
 
 @verb(
@@ -669,25 +659,25 @@ _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")
 @click.option(
     "--cluster-by",
     shell_complete=offered_columns,
-    help="The clustering columns, a,b; partition columns may be.",
+    help="The clustering columns, a,b; partition columns are allowed.",
 )
 @click.option(
     "--add-to",
     type=LOCAL_FILE,
-    help="Add the files that others added since to this saved plan of a migration; replaces it.",
+    help="Add the files that others added since to this saved migration plan; replaces it.",
 )
 @settings_options(
     "max_file_size", "curve", stages=(Stage.PLAN, Stage.RUN, Stage.COMMIT, Stage.JUDGE)
 )
 @output_option("Only save the plan to this file, for run and commit; replaces it.")
 @workload_option(
-    "Fit the layout to these readers, and predict what they read: JSON lines, .sql, or a source of"
+    "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a source of"
     " `workload import`."
 )
 @_EXECUTOR_OPTION
 @spark_conf_option
 @click.option(
-    "--yes", is_flag=True, help="Do not ask before the table is no longer partitioned for good."
+    "--yes", is_flag=True, help="Migrate without asking; a migration cannot be taken back."
 )
 @dry_run_option
 def migrate(
@@ -705,29 +695,31 @@ def migrate(
 ) -> None:
     """Make a partitioned table a clustered one, in one commit.
 
-    All files are rewritten, with the values of the partition columns in them. Until that is
-    committed, readers see the table as it was, and its last partitioned version stays readable
-    after it. It says who is affected and asks; where nobody can answer, it wants --yes.
+    It rewrites all files, with the values of the partition columns in them. Readers see the
+    partitioned table until the commit, and can read that version after it. The command says who
+    is affected and asks first; without a terminal it needs --yes.
 
-    With -o, the plan is saved: `run` rewrites it, and goes on where it was stopped, `commit`
-    commits it once every group is there. Files that others add meanwhile are a conflict; with
-    --add-to they become groups of the saved plan, for `run` to go on with.
+    -o only saves the plan. `run` then executes it, and continues after an interruption; `commit`
+    commits it when every group is done. Files that others add meanwhile are a conflict: --add-to
+    adds them to the saved plan as new groups, for `run`.
     """
     given = settings_of(settings)
-    _require_sense(cluster_by, add_to, output, given)
+    _check_migration(cluster_by, add_to, output, given)
     if add_to is not None:
         _extend(table.open(), add_to)
         return
-    sample = _sample(given, workload)
+    sample: bool | None = given[Stage.JUDGE].get("sample")
+    if sample is not None and workload is None:
+        raise UsageError("sample needs --workload: it predicts for queries", option="sample")
     commits = _commit_settings(given)
     engine = _Engine("migrate", executor, spark_conf, given[Stage.RUN])
     opened = table.open()
     started = time.monotonic()
-    asked = workload_at(workload, opened.uri, table.options)
+    queries = workload_at(workload, opened.uri, table.options)
     made = fitted_to(
-        opened.plan_migration(split_names(cluster_by or ""), **given[Stage.PLAN]), asked
+        opened.plan_migration(split_names(cluster_by or ""), **given[Stage.PLAN]), queries
     )
-    predicted = opened.predict(made, asked, sample=sample) if asked else None
+    predicted = opened.predict(made, queries, sample=sample is not False) if queries else None
     notice = migration_notice(opened.snapshot(), made)
     require_rewritable(opened.opened, made)
     planned_seconds = time.monotonic() - started
@@ -749,13 +741,6 @@ def migrate(
     )
 
 
-def _sample(settings: Mapping[Stage, Mapping[str, Any]], workload: str | None) -> bool:
-    sample: bool | None = settings[Stage.JUDGE].get("sample")
-    if sample is not None and workload is None:
-        raise UsageError("sample predicts for a --workload; give one", option="sample")
-    return sample is not False
-
-
 def _extend(opened: Table, path: Path) -> None:
     started = time.monotonic()
     made = opened.plan_migration(add_to=read_plan(str(path)))
@@ -769,7 +754,7 @@ def _extend(opened: Table, path: Path) -> None:
 def _show(
     made: ClusteringPlan,
     would: Mapping[str, Any],
-    notice: "MigrationNotice",
+    notice: MigrationNotice,
     predicted: "Prediction | None",
 ) -> None:
     shown = partial(changes.would_migrate, made, predicted, notice)
@@ -777,41 +762,36 @@ def _show(
     emit(document, shown, dry_run=True)
 
 
-def _require_sense(
+def _check_migration(
     cluster_by: str | None,
     add_to: Path | None,
     output: Path | None,
     settings: Mapping[Stage, Mapping[str, Any]],
 ) -> None:
-    foreign = [*(settings[Stage.PLAN].keys() - MigrationSettings.__annotations__.keys())]
+    foreign = settings[Stage.PLAN].keys() - MigrationSettings.__annotations__.keys()
     others = {**settings[Stage.COMMIT], **settings[Stage.JUDGE]}
-    foreign += [
-        name for name in ("groups_per_commit", "payback_days", "queries_per_day") if name in others
-    ]
+    foreign |= others.keys() & {"groups_per_commit", "payback_days", "queries_per_day"}
     if foreign:
         raise UsageError(f"{min(foreign)} has no effect on a migration", option=min(foreign))
     if (cluster_by is None) == (add_to is None):
-        raise UsageError("give the clustering columns, --cluster-by a,b, or a plan --add-to")
+        raise UsageError("give either --cluster-by with the clustering columns, or --add-to")
     if add_to is not None:
         given = [name for one in settings.values() for name in one]
-        _refuse_what_has_no_effect(
-            (*_OF_NEW_PLANS, *_ONLY_TO_REWRITE), given, "--add-to, which changes a"
-        )
+        _refuse(("output", "workload", *_ONLY_TO_REWRITE), given, "--add-to")
     elif output is not None:
         given = [*settings[Stage.RUN], *settings[Stage.COMMIT]]
-        _refuse_what_has_no_effect(_ONLY_TO_REWRITE, given, "-o, which only saves the")
+        _refuse(_ONLY_TO_REWRITE, given, "-o")
 
 
-def _refuse_what_has_no_effect(names: Sequence[str], settings: Sequence[str], why: str) -> None:
+def _refuse(names: Sequence[str], settings: Sequence[str], option: str) -> None:
+    """Refuse parameters that a user gave, and settings, beside an option that saves a plan."""
     context = click.get_current_context()
     on_the_line = click.core.ParameterSource.COMMANDLINE
-    given = [
-        *(name for name in names if context.get_parameter_source(name) is on_the_line),
-        *settings,
-    ]
+    given = [name for name in names if context.get_parameter_source(name) is on_the_line]
+    given += settings
     if given:
         listed = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(
-            f"{listed}: no effect with {why} plan; run and commit rewrite and commit it",
+            f"{listed}: no effect with {option}, which only saves a plan; give it to run or commit",
             option=given[0],
         )

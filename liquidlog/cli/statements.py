@@ -1,13 +1,14 @@
-"""The command that takes a statement of SQL, and calls the verb that the statement stands for."""
+"""The command `sql`: parses one statement and calls the verb that does the same."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
 from liquidlog import sql as ask
-from liquidlog.cli.changing import emit_altered, emit_created, open_other
+from liquidlog.cli.changing import open_other
 from liquidlog.cli.options import (
     SIZE,
     Address,
@@ -19,9 +20,10 @@ from liquidlog.cli.options import (
     verb,
     workload_at,
 )
-from liquidlog.cli.output import emit
+from liquidlog.cli.output import emit, emit_change
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
+from liquidlog.report import changes
 from liquidlog.report.printing import Line
 from liquidlog.sql import parse_statement
 from liquidlog.table import Table
@@ -50,21 +52,20 @@ def sql(
 ) -> Any:  # noqa: ANN401  what the verb returns
     """Run one statement of SQL about a table.
 
-    It does and prints what the verb does that it stands for. Tables are given by path, in quotes or
+    It does and prints what the verb of the same purpose does. Name tables by path, in quotes or
     as delta.`path`; without Spark there is no catalog of names.
     """
     asked = parse_statement(statement)
-    asks_of_an_executor = executor is not None or bool(spark_conf) or local_limit is not None
-    if not isinstance(asked, ask.RewriteStatement) and asks_of_an_executor:
+    has_engine = executor is not None or bool(spark_conf) or local_limit is not None
+    if not isinstance(asked, ask.RewriteStatement) and has_engine:
         raise UsageError(
-            "--executor, --spark-conf and --local-limit have an effect on OPTIMIZE and RECLUSTER"
-            " only"
+            "--executor, --spark-conf and --local-limit are only for OPTIMIZE and RECLUSTER"
         )
     if isinstance(asked, ask.Question) and dry_run:
         raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")
     if isinstance(asked, ask.Creation) and asked.location is not None:
         raise UsageError(
-            "LOCATION is for tables with a name, and without Spark there is no catalog of"
+            "LOCATION is only for tables with a name, and without Spark there is no catalog of"
             " names; leave it out, and give the path as delta.`path`",
             location=asked.location,
         )
@@ -95,17 +96,17 @@ class _Caller:
             case "history":
                 return self._call("history", limit=asked.limit)
             case "advise":
-                return self._call("advise", workloads=asked.sources or self._own())
+                return self._call("advise", workloads=asked.sources or self._own_log())
             case verb_name:
                 return self._call(verb_name)
 
-    def _own(self) -> tuple[str, ...]:
+    def _own_log(self) -> tuple[str, ...]:
         uri = self.table.uri
         try:
             workload_at(uri, self.table.open().uri, self.table.options)
         except UsageError as error:
             raise UsageError(
-                "the table's log records no query; say where queries are recorded, as ADVISE t FROM"
+                "the table's log records no query; name a source of queries, as ADVISE t FROM"
                 " 'queries.sql'"
             ) from error
         return (uri,)
@@ -145,7 +146,9 @@ class _Caller:
             return self._write("drop-feature", **given)
         opened = self.table.open()
         version = getattr(opened, asked.method)(*asked.names, **given, dry_run=self.dry_run)
-        return emit_altered(opened, version, asked.has, dry_run=self.dry_run)
+        is_new = version != opened.opened.seen_version
+        shown = partial(changes.altered, what=asked.has, is_new=is_new)
+        return emit_change({"version": version}, shown, dry_run=self.dry_run)
 
     def vacuum(self, asked: ask.Vacuum) -> Any:  # noqa: ANN401
         self.dry_run = self.dry_run or asked.dry_run
@@ -162,7 +165,7 @@ class _Caller:
         source = None if asked.like is None else open_other(address(asked.like), options)
         given = {**asked.definition, "storage_options": options, "dry_run": self.dry_run}
         Table.create(self.table.uri, like=source, **given)
-        emit_created(dry_run=self.dry_run)
+        emit_change({"version": 0}, changes.created, dry_run=self.dry_run)
 
     def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
         return self._call(verb_name, dry_run=self.dry_run, **arguments)

@@ -1,7 +1,6 @@
-"""Commands about many tables: act by a policy, or only look."""
+"""Commands about many tables: `tick` acts by a policy, `fleet` only looks."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from liquidlog.cli.options import (
     verb,
     workload_option,
 )
-from liquidlog.cli.output import emit, executors_heard, replace_file
+from liquidlog.cli.output import emit, emit_change, executors_heard, replace_file
 from liquidlog.errors import UsageError
 from liquidlog.fleet.finding import is_listing
 from liquidlog.fleet.policy import UpkeepPolicy, read_policy
@@ -50,9 +49,9 @@ from liquidlog.report.tables import tick_openmetrics
     "--policy",
     "policy_path",
     metavar="POLICY.toml",
-    help="What to do with which tables, and when.  [default: rewrite what is worth it]",
+    help="What to do with which tables, and when.  [default: make all rewrites that are worth it]",
 )
-@click.option("--plan-only", is_flag=True, help="Save plans in the directory of -o; do no more.")
+@click.option("--plan-only", is_flag=True, help="Only save plans, in the directory of -o.")
 @click.option(
     "-o",
     "--output",
@@ -83,9 +82,9 @@ def tick(
 ) -> int:
     """Do for each table what a policy says is due.
 
-    TABLE is an address, or a glob of addresses: * for one name, ** for any directories; or a
-    listing: glue://database[/pattern], unity://catalog.schema[/pattern]. Nothing is kept between
-    two runs, and two at once never work on the same table.
+    TABLE is an address; a glob, with * for one name and ** for any directories; or a listing:
+    glue://database[/pattern], unity://catalog.schema[/pattern]. A run keeps nothing for the next
+    one, and two runs at once never work on the same table.
     """
     _check(plans, executor, spark_conf, plan_only=plan_only, dry_run=dry_run)
     policy = UpkeepPolicy() if policy_path is None else read_policy(policy_path)
@@ -105,8 +104,7 @@ def tick(
         )
     if openmetrics is not None:
         replace_file(openmetrics, tick_openmetrics(ticked))
-    shown = partial(reports.ticked, dry_run=dry_run)
-    emit(ticked, shown, dry_run=dry_run)
+    emit_change(ticked, reports.ticked, dry_run=dry_run)
     return ticked.exit_status
 
 
@@ -117,8 +115,8 @@ def tick(
 )
 @click.argument("prefixes", nargs=-1, required=True, metavar="PREFIX...")
 @workload_option(
-    "Judge for these queries, which name their tables: what `workload import` saved, or a source of"
-    " it.  [default: full scans, and queries for one value of a column]"
+    "Judge rewrites for these queries of all tables: a workload that `workload import` saved, or a"
+    " source of it.  [default: full scans, and queries for one value of a column]"
 )
 @click.option(
     "-o",
@@ -138,9 +136,9 @@ def fleet(
 ) -> int:
     """Say which tables are worth a rewrite, the best first.
 
-    PREFIX is a table, a directory or prefix with tables below it, or a glob: * for one name, ** for
-    any directories. Or it is the listing of a catalog, as glue://database. Each table gets its
-    verdict and, if a rewrite is worth it, the command. Only -o writes anything.
+    PREFIX is a table; a directory with tables below it; a glob, with * for one name and ** for any
+    directories; or a listing of a catalog, as glue://database. Each table gets its verdict and, if
+    a rewrite is worth it, the command. Only -o writes anything.
     """
     from liquidlog.report.page import fleet_page, page
 
@@ -179,11 +177,8 @@ def _check(
     if plans is not None and not plan_only:
         raise UsageError("-o has no effect without --plan-only", option="output")
     if plan_only and dry_run:
-        raise UsageError(
-            "--dry-run has no effect with --plan-only: give one of them", option="dry_run"
-        )
+        raise UsageError("give either --dry-run or --plan-only", option="dry_run")
     if plan_only and (executor is not None or spark_conf):
         raise UsageError(
-            "--plan-only starts no executor: leave --executor and --spark-conf out",
-            option="executor",
+            "--executor and --spark-conf have no effect with --plan-only", option="executor"
         )

@@ -1,18 +1,18 @@
-"""Reports of advice and plans, and of commands that write: what they did, or would with --dry-run.
+"""Reports of advice, of plans, and of commands that write.
 
-The report of a dry run never says that something was done; each one contains "would".
+The report of a dry run contains "would"; it never says that something was done.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from liquidlog.foresee.reads import Prediction, Range
+from liquidlog.foresee.reads import Prediction
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.define import DroppedFeature
 from liquidlog.operations.planned import Explained, MigrationNotice
 from liquidlog.operations.writes import Appended
-from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup, RewriteResult
+from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteResult
 from liquidlog.report.jsonable import policy_document, settings_text
 from liquidlog.report.printing import (
     Grid,
@@ -25,7 +25,6 @@ from liquidlog.report.printing import (
     pairs,
     remarks,
     shortened,
-    size,
     verdict,
 )
 from liquidlog.spec.schema import Path, quote_path
@@ -35,20 +34,7 @@ if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice, Measured
     from liquidlog.advice.search import Backtest
 
-_CURVE_ADVICE: Final = (
-    "--curve kd would write narrower files; docs/curves.md says when that is the better choice"
-)
-
-_READS: Final = (
-    "predicate",
-    "share",
-    "files before",
-    "after",
-    "range",
-    "bytes before",
-    "after",
-    "range",
-)
+_CURVE_ADVICE: Final = "--curve kd would write narrower files; docs/curves.md says when to use it"
 
 
 def plan(made: ClusteringPlan) -> Report:
@@ -63,8 +49,9 @@ def plan(made: ClusteringPlan) -> Report:
     )
     kept = sum(len(group.kept) for group in made.groups)
     kept_bytes = sum(group.kept.size_bytes for group in made.groups)
-    lies_well = (
-        f"{kept} files ({render_size(kept_bytes)}) are narrow already and only join the new cubes"
+    narrow = (
+        f"{kept} files ({render_size(kept_bytes)}) are narrow already: they are not rewritten, and"
+        " join the new cubes"
     )
     policy = policy_document(made)
     is_remembered = any(setting["from"] == "property" for setting in policy.values())
@@ -90,7 +77,7 @@ def plan(made: ClusteringPlan) -> Report:
     )
     return (
         head,
-        *([Line(lies_well)] if kept else []),
+        *([Line(narrow)] if kept else []),
         *([Line(f"settings: {settings}")] if settings else []),
         *_layout(made),
         *listing(("group", whose, "files in", "size", "files out"), groups),
@@ -109,67 +96,58 @@ def _layout(made: ClusteringPlan) -> Report:
     lines = []
     if made.prefix:
         names = ", ".join(quote_path(made.columns[number].logical) for number in made.prefix)
-        lines.append(
-            f"files of single values of {names}, as far as they keep a quarter of the size"
-        )
+        lines.append(f"each file holds one value of {names}, if it keeps a quarter of the size")
     if made.readers is not None:
-        lines.append(f"fitted to a workload: {_asked(made.readers)}")
+        count = len(made.readers.predicates)
+        queries = f"{count} predicate(s)" if count else "queries for one value, by column weights"
+        lines.append(f"fitted to a workload: {queries}")
     lines += [
-        f"not fitted to {one.predicates} predicate(s), {one.share:.1%} of the workload, as each of"
-        f" them {one.reason}"
+        f"not fitted to {one.predicates} predicate(s), {one.share:.1%} of the workload: each"
+        f" {one.reason}"
         for one in (made.fitted.left_out if made.fitted else ())
     ]
     return tuple(map(Line, lines))
 
 
-def _asked(readers: FittedWorkload) -> str:
-    count = len(readers.predicates)
-    return f"{count} predicate(s)" if count else "readers of single values, by columns' weights"
+def judged_plan(judged: Verdict, made: ClusteringPlan) -> Report:
+    """Show a verdict and a plan; if the verdict is on this plan, also what each query reads."""
+    shown = judged.shown
+    is_own = shown is not None and shown.plan is made and judged.readers == "workload"
+    reads = predicted_reads(shown.prediction) if shown is not None and is_own else ()
+    return (*verdict(judged), *plan(made), *reads)
 
 
-def judged_plan(judged: Verdict | None, made: ClusteringPlan) -> Report:
-    """Show a verdict, a plan, and what each query reads after it."""
-    shown = None if judged is None else judged.shown
-    rows: Report = ()
-    if shown is not None and shown.plan is made and judged is not None:
-        rows = brings(shown.prediction) if judged.readers == "workload" else ()
-    return (*verdict(judged), *plan(made), *rows)
-
-
-def brings(found: Prediction) -> Report:
-    """Show what the mean query and each query open before and after a plan."""
-    asked = (
+def predicted_reads(found: Prediction) -> Report:
+    """Show what the mean query and each query read before and after a plan."""
+    source = (
+        "sampled rows"
+        if found.is_sampled
+        else "the bounds in the log, which do not show how columns depend on each other"
+    )
+    head = Line(
+        f"a typical query reads {render_size(found.bytes_after)} in {amount(found.files_after)}"
+        f" files instead of {render_size(found.bytes_before)} in {amount(found.files_before)}; in"
+        f" nine of ten cases {between(found.bytes_after_range, render_size)} in"
+        f" {between(found.files_after_range, amount)} files (predicted from {source})"
+    )
+    names = ("predicate", "share", "files before", "after", "range", "bytes before")
+    rows = (
         (
             row.where,
             f"{row.share:.1%}",
             amount(row.files_before),
             amount(row.files_after),
             between(row.files_after_range, amount),
-            render_size(round(row.bytes_before)),
-            render_size(round(row.bytes_after)),
-            between(row.bytes_after_range, size),
+            render_size(row.bytes_before),
+            render_size(row.bytes_after),
+            between(row.bytes_after_range, render_size),
         )
         for row in found.predicates
     )
     return (
-        _ranges(found),
+        head,
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
-        *listing(_READS, asked),
-    )
-
-
-def _ranges(found: Prediction) -> Line:
-    """Show what the mean query opens, with the range of nine in ten cases, and the source."""
-    files, size_bytes = found.files_after_range, found.bytes_after_range
-    source = (
-        "sampled rows"
-        if found.is_sampled
-        else "the bounds in the log alone, which do not say how columns depend on each other"
-    )
-    return Line(
-        f"a mean query opens {size(found.bytes_after)} in {amount(found.files_after)} files"
-        f" instead of {size(found.bytes_before)} in {amount(found.files_before)}; in nine of ten"
-        f" cases {between(size_bytes, size)} in {between(files, amount)} files (from {source})"
+        *listing((*names, "after", "range"), rows),
     )
 
 
@@ -219,40 +197,25 @@ def appended(result: Appended, *, dry_run: bool) -> Report:
     return _done(f"version {version}: {what} appended", would, dry_run=dry_run)
 
 
-def clustered(
-    result: Mapping[str, Any], *, names: Sequence[str] | None, is_new: bool, dry_run: bool
-) -> Report:
-    """Show which version has the clustering columns `names`, None for no columns."""
-    has, have = "has no clustering columns", "have no clustering columns"
-    if names is not None:
-        columns = ", ".join(names)
-        has, have = f"is clustered by {columns}", f"be clustered by {columns}"
-    return altered(result, has=has, have=have, is_new=is_new, dry_run=dry_run)
-
-
-def altered(
-    result: Mapping[str, Any], *, has: str, have: str, is_new: bool, dry_run: bool
-) -> Report:
-    """Show the version that `has` a change, or would `have` it."""
+def altered(result: Mapping[str, Any], *, what: str, is_new: bool, dry_run: bool) -> Report:
+    """Show which version has or would have `what` a command sets."""
     version = f"version {result['version']}"
     if not is_new:
-        return _nothing(f"{version} already {has}", dry_run=dry_run)
-    would = f"{version} would {have}"
-    return _done(f"{version} {has}; no file was rewritten", would, dry_run=dry_run)
+        return _nothing(f"{version} already has {what}", dry_run=dry_run)
+    did = f"{version} has {what}; no file was rewritten"
+    return _done(did, f"{version} would have {what}", dry_run=dry_run)
 
 
 def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
     """Show the version that no longer has a feature, and the protocol there."""
-    protocol = result.protocol
-    features = ", ".join(protocol.writer_features or ())
-    says = f"({protocol.min_reader_version}, {protocol.min_writer_version})"
+    features = ", ".join(result.protocol.writer_features or ())
+    says = f"({result.protocol.min_reader_version}, {result.protocol.min_writer_version})"
     says += f" with {features}" if features else ""
     domains = ", ".join(result.removed_domains)
     removed = "would remove" if dry_run else "removed"
     gone = (Line(f"{removed} the domains {domains}"),) if domains else ()
-    of, feature = f"version {result.version}", result.feature
-    did = f"{of} does not have {feature}; its protocol is {says}"
-    would = f"{of} would not have {feature}; its protocol would be {says}"
+    did = f"version {result.version} does not have {result.feature}; its protocol is {says}"
+    would = did.replace("does not have", "would not have").replace("is (", "would be (")
     return (*gone, *_done(did, would, dry_run=dry_run))
 
 
@@ -269,8 +232,8 @@ def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
 def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
     """Show orphans; `gone` of them were or would be deleted."""
     if not result["files"]:
-        nothing = "would delete nothing, there are " if dry_run else ""
-        return (Line(f"{nothing}no orphans: every rewrite of this table has ended and cleaned up"),)
+        nothing = "would delete nothing: there are " if dry_run else ""
+        return (Line(f"{nothing}no orphans; every rewrite of this table has ended and cleaned up"),)
     rows = (
         (
             row["path"],
@@ -298,7 +261,7 @@ def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     found = f"{result['deleted_files']} files of {render_size(result['deleted_bytes'])}"
     if not result["deleted_files"]:
         nothing = "would delete nothing" if dry_run else "nothing to do"
-        end = f"{nothing}: there is no file that no version of the last {retention} needs"
+        end = f"{nothing}: the versions of the last {retention} need all files"
     else:
         done = "would delete" if dry_run else "deleted"
         end = f"{done} {found}, which no version of the last {retention} needs"
@@ -320,7 +283,7 @@ def optimized(result: Mapping[str, Any]) -> Report:
         f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
         f" the average depth is {_depth(result['average_depth'])}"
     )
-    in_all = _reconciled(result, "were") if len(result["rounds"]) > 1 else ()
+    in_all = _reconciled(result) if len(result["rounds"]) > 1 else ()
     return (*(part for one in result["rounds"] for part in _optimized(one)), end, *in_all)
 
 
@@ -333,22 +296,21 @@ def _optimized(result: Mapping[str, Any]) -> Report:
     )
     unproved = [group["group_id"] for group in result["groups"] if "read_back" in group]
     warned = (Line(f"{len(unproved)} group(s) were not read back"),) if unproved else ()
-    return (head, *_reconciled(result, "were"), *warned, *pairs(result["metrics"]))
+    return (head, *_reconciled(result), *warned, *pairs(result["metrics"]))
 
 
-def _reconciled(result: Mapping[str, Any], were: str) -> Report:
+def _reconciled(result: Mapping[str, Any]) -> Report:
     """Show how many rows were deleted from outputs because others had deleted them."""
     found = result["reconciled"]
     if not found["rows"]:
         return ()
-    rows = f"{found['rows']} row(s) that version(s) {_listed(found['versions'])} deleted meanwhile"
-    if found["files"] is None:
-        return (
-            Line(f"{rows} {were} to be deleted from the outputs too; they were not looked for"),
-        )
-    size = render_size(found["bytes_read"])
-    where = f"{found['files']} output(s)"
-    return (Line(f"{rows} {were} deleted from {where}: {size} read in {found['seconds']} s"),)
+    done = "a commit would delete them from the outputs too"
+    if found["files"] is not None:
+        size = render_size(found["bytes_read"])
+        done = f"they were deleted from {found['files']} output(s) too"
+        done += f": {size} read in {found['seconds']} s"
+    versions = _listed(found["versions"])
+    return (Line(f"version(s) {versions} deleted {found['rows']} row(s) meanwhile; {done}"),)
 
 
 def migrated(result: Mapping[str, Any]) -> Report:
@@ -367,13 +329,13 @@ def would_migrate(
     notice: MigrationNotice,
     result: Mapping[str, Any],
 ) -> Report:
-    """Show what a migration would commit, its plan, what queries would read, and its question."""
+    """Show what a migration would commit, what queries would read, and what it would ask."""
     if not made.groups:
         version = _listed(result["versions"])
         head = Line(f"would change the definition only, as version {version}; {_NOTHING_DONE}")
     else:
         head = _would_commit(made, result, "would commit")
-    shown = () if predicted is None else brings(predicted)
+    shown = () if predicted is None else predicted_reads(predicted)
     return (head, *plan(made), *shown, Line(f"would ask first: {notice}"))
 
 
@@ -389,7 +351,7 @@ def would_optimize(
         return (*verdict(judged), _would_commit(made, result, "would commit"), *plan(made))
     if not result["rounds"]:
         depth = _depth(result["average_depth"])
-        why = f"no round would gain enough, the average depth is {depth}"
+        why = f"no round would gain enough; the average depth is {depth}"
         return _nothing(why, dry_run=True)
     first = result["rounds"][0]
     gain = Line(f"the average depth would be {first['average_depth']:.2f} after the first round")
@@ -432,13 +394,13 @@ def rewritten(result: RewriteResult) -> Report:
                 ),
             )
         )
-    note = Line("the last four are seconds of tasks, added up over all cores")
+    note = Line("the last four columns are seconds of tasks, summed over all cores")
     return (Grid(names, rows), note)
 
 
 def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
-    """Show which groups of a plan a run would rewrite: all but the `finished` ones."""
-    missing = [group for group in made.groups if group.group_id not in set(finished)]
+    """Show which groups a run would rewrite: all except the `finished` ones."""
+    missing = [group for group in made.groups if group.group_id not in finished]
     files = sum(len(group.inputs) for group in missing)
     size = render_size(sum(group.size_bytes for group in missing))
     head = Line(
@@ -459,9 +421,9 @@ def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     what = f"{groups} group(s), version(s) {versions}; {before} group(s)"
     if dry_run:
         head = Line(f"would commit {what} are in the log already; {_NOTHING_DONE}")
-        return (head, *_reconciled(result, "would have"))
+        return (head, *_reconciled(result))
     head = Line(f"committed {what} were committed before")
-    return (head, *_reconciled(result, "were"))
+    return (head, *_reconciled(result))
 
 
 def _listed(versions: Sequence[int]) -> str:
@@ -479,16 +441,26 @@ def applied_advice(versions: Sequence[int], *, dry_run: bool) -> Report:
 
 
 _SHOWN: Final = 8
-_LONGEST: Final = 80
 _CHANGES_NOTHING: Final = 0.0005
-"""One decimal of a percentage does not show smaller shares."""
+"""A percentage with one decimal does not show a smaller share."""
 
 
 def advice(found: "Advice") -> Report:
     """Show the advice, its reasons and its commands."""
     from liquidlog.advice.advice import SAVED_AS
 
-    save = f"where {SAVED_AS} is this advice, saved with -o: it has what the layout is fitted to"
+    save = f"save this advice as {SAVED_AS} with -o first: it says what the layout is fitted to"
+    losers = (
+        (
+            shortened(one.where, 80),
+            f"{one.share:.1%}",
+            amount(one.files_now),
+            amount(one.files_after),
+            render_size(one.bytes_now),
+            render_size(one.bytes_after),
+        )
+        for one in found.losers
+    )
     return (
         *verdict(found.verdict, found.commands),
         *([Line(save)] if any(SAVED_AS in command for command in found.commands) else []),
@@ -496,24 +468,11 @@ def advice(found: "Advice") -> Report:
         Line(f"now: {_columns(found.current.columns)}"),
         *_best(found),
         *listing(
-            ("layout", "files of", "files", "judges read", "choosers read"),
+            ("layout", "file size", "files", "judging queries read", "choosing queries read"),
             _candidates(found.candidates),
         ),
-        *listing(("column", "beside the others"), _marginal(found)),
-        *listing(
-            ("waits longer afterwards", "share", "files", "after", "bytes", "after"),
-            (
-                (
-                    shortened(one.where, _LONGEST),
-                    f"{one.share:.1%}",
-                    amount(one.files_now),
-                    amount(one.files_after),
-                    size(one.bytes_now),
-                    size(one.bytes_after),
-                )
-                for one in found.losers
-            ),
-        ),
+        *listing(("column", "effect"), _marginal(found)),
+        *listing(("longer wait", "share", "files", "after", "bytes", "after"), losers),
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
         *(Line(f"note: {note}") for note in found.notes),
         *([Line(str(found.protocol_change))] if found.protocol_change else []),
@@ -544,8 +503,8 @@ def _backtest(found: "Backtest") -> Iterator[str]:
         return
     yield (
         f"back-test: {found.scans} recorded scans read {render_size(found.observed_bytes or 0)},"
-        f" and the model predicts {render_size(found.predicted_bytes or 0)}; the median error of a"
-        f" scan is {found.median_error:.1%}"
+        f" and {render_size(found.predicted_bytes or 0)} were predicted; the median error of a scan"
+        f" is {found.median_error:.1%}"
     )
     yield from (f"note: {note}" for note in found.notes)
 
@@ -553,30 +512,22 @@ def _backtest(found: "Backtest") -> Iterator[str]:
 def _best(found: "Advice") -> Iterator[Part]:
     if found.best is None:
         return
-    what = "then" if found.is_recommended else "the best layout"
+    what = "advised" if found.is_recommended else "the best layout"
     yield Line(f"{what}: {layout_text(found.best)}")
+    older, newest = found.queries_older, found.queries_newest
     chosen = {
-        "time": f"chosen by the older queries ({found.queries_older} predicates), judged by the"
-        f" newest ({found.queries_newest})",
-        "shape": f"chosen by {found.queries_older} predicates, judged by {found.queries_newest}",
-        "none": "chosen and judged by all, as they are few",
+        "time": f"{older} older predicates chose it, the {newest} newest judge it",
+        "shape": f"{older} predicates chose it, {newest} judge it",
+        "none": "all predicates chose it and judge it, since they are few",
     }[found.parted_by]
+    ends = found.interval
+    range_ = f" ({ends.low:.1%} to {ends.high:.1%} in nine of ten cases)" if ends else ""
     yield Line(
-        f"{chosen}: these read {found.current.read_share:.1%} of the table now and"
-        f" {found.best.read_share:.1%} then{_between(found.interval)}"
+        f"{chosen}: the judging queries read {found.current.read_share:.1%} of the table now and"
+        f" {found.best.read_share:.1%} with it{range_}"
     )
-    yield Line(
-        f"measured on {found.sampled_rows} rows of {found.sampled_files} files"
-        if found.sample == "rows"
-        else f"measured on {found.sampled_rows} rows made up from statistics of"
-        f" {found.sampled_files} files"
-    )
-
-
-def _between(found: Range | None) -> str:
-    if found is None:
-        return ""
-    return f" (between {found.low:.1%} and {found.high:.1%} in nine of ten cases)"
+    rows = "rows" if found.sample == "rows" else "rows made up from statistics"
+    yield Line(f"measured on {found.sampled_rows} {rows} of {found.sampled_files} files")
 
 
 def _candidates(candidates: "tuple[Measured, ...]") -> Iterator[tuple[object, ...]]:
@@ -589,20 +540,18 @@ def _candidates(candidates: "tuple[Measured, ...]") -> Iterator[tuple[object, ..
             f"{one.older_read_share:.1%}",
         )
     if len(candidates) > _SHOWN:
-        yield (f"and {len(candidates) - _SHOWN} more that cost more",)
+        yield (f"and {len(candidates) - _SHOWN} more, which cost more",)
 
 
 def _marginal(found: "Advice") -> Iterator[tuple[str, str]]:
     own = () if found.best is None else found.best.candidate.columns
     for path, gain in found.columns.items():
         place = "" if path in own else " (not in the layout)"
-        yield quote_path(path) + place, _saves(gain)
-
-
-def _saves(gain: float | None) -> str:
-    """Return in words how a column changes the wait of queries, a share."""
-    if gain is None:
-        return "not measured"
-    if abs(gain) < _CHANGES_NOTHING:
-        return "changes nothing"
-    return f"saves {gain:.1%} of the wait" if gain > 0 else f"adds {-gain:.1%} to the wait"
+        effect = "changes nothing"
+        if gain is None:
+            effect = NOT_MEASURED
+        elif abs(gain) >= _CHANGES_NOTHING:
+            effect = (
+                f"saves {gain:.1%} of the wait" if gain > 0 else f"adds {-gain:.1%} to the wait"
+            )
+        yield quote_path(path) + place, effect

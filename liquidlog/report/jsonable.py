@@ -1,4 +1,4 @@
-"""Values as JSON for `--json`; a plan's settings say who decided them."""
+"""Values as JSON for `--json`, and who decided each setting of a plan."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,6 @@ from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import json_scalar, render_size, visible_json
 
-_DEFAULTS: Final = ClusteringPolicy()
 _STRATEGY: Final = "strategy"
 
 
@@ -66,7 +65,10 @@ def _scalar(value: Any) -> Any:  # noqa: ANN401
 
 
 def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
-    """Return each setting of a plan as `value` and `from`: option, property (named) or default."""
+    """Return each setting of a plan: its `value`, and `from` where it comes.
+
+    That is "option", "property" with the name of the `property`, or "default".
+    """
     values = {
         _STRATEGY: plan.strategy,
         **msgspec.to_builtins(plan.policy),
@@ -76,7 +78,7 @@ def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
 
 
 def printed_plan(plan: ClusteringPlan) -> Mapping[str, Any]:
-    """Return the JSON document of a plan; its settings say who decided them."""
+    """Return the JSON document of a plan with its `policy_document`."""
     document = dict(plan_document(plan))
     del document["decided_by"]
     return {**document, "policy": policy_document(plan)}
@@ -95,11 +97,11 @@ def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
 def _source(plan: ClusteringPlan, name: str) -> Mapping[str, str]:
     by = plan.decided_by.get(name)
     if by is None:
-        # In plans of earlier releases, and plans made from a policy, only options can decide.
+        # In plans of earlier releases, and plans made from a policy, only options decide.
         if name == _STRATEGY:
             is_given = plan.mode is RewriteMode.CLUSTERING and plan.strategy != DEFAULT_STRATEGY
         else:
-            is_given = getattr(plan.policy, name) != getattr(_DEFAULTS, name)
+            is_given = getattr(plan.policy, name) != getattr(ClusteringPolicy(), name)
         return {"from": OPTION if is_given else "default"}
     return {"from": OPTION} if by == OPTION else {"from": "property", "property": by}
 

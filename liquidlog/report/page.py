@@ -1,15 +1,15 @@
 """Pages of HTML: the report of one table, and the overview of many.
 
-Templates have the markup and most words, and escape all values; here are the numbers. A page is
-one file, whose security policy forbids to load anything. A report runs no script; the overview has
-one, which sorts its rows.
+Templates have the markup and most words, and escape all values; this module computes the values. A
+page is one file, and its security policy forbids loading anything. A report runs no script; the
+overview runs one, which sorts its rows.
 """
 
 import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -38,29 +38,16 @@ from liquidlog.foresee.verdict import (
 )
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.inspect import PredicateScan, Scan
-from liquidlog.predicates.workload import NotUsable
 from liquidlog.report.jsonable import jsonable
-from liquidlog.report.printing import Grid, Line, between, remarks, size
+from liquidlog.report.printing import Grid, Line, between, remarks, shortened
 from liquidlog.report.tables import ANSWERS, counts
-from liquidlog.spec.text import NOT_MEASURED, escaped, visible
+from liquidlog.spec.text import NOT_MEASURED, escaped, render_size, visible
 
 READS_LISTED: Final = 20
-
-_LONGEST_WHERE: Final = 400
-"""Longer predicates are cut to so many characters."""
 
 _BOX_OPACITY: Final = 0.18
 """The same number as in the page's style."""
 
-_STACKED: Final = (1, 3, 8)
-"""The legend shows so many boxes above each other."""
-
-_GRID_LEVELS: Final = 4
-_COURSES: Final = (
-    ("depth ratio", "depth_ratio"),
-    ("average depth", "average_depth"),
-    ("files", "total_file_count"),
-)
 _COLUMNS: Final = (
     "Verdict",
     "Files",
@@ -70,18 +57,14 @@ _COLUMNS: Final = (
     "Rewrite takes",
     "Pays back after",
 )
-_UNKNOWN: Final = "-"
 _STYLES_ONLY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OPTION_NAME: Final = re.compile(r"(?<!\S)--[a-z-]+")
 
-_LONGEST_LABEL: Final = 28
 _WHOLE: Final = 100
 """Larger numbers have no decimals."""
 
-_TOPS: Final = (1, 2, 3, 4, 5, 6, 8, 10)
 _NEARLY: Final = 0.9995
 """Greater shares below 1 become "more than 99.9 %"."""
-
 
 WIDTH: Final = 1000
 LEVELS: Final = 8
@@ -100,7 +83,7 @@ _Values: TypeAlias = dict[str, Any]
 
 
 def page(overview: Overview, workload: str = "W") -> str:
-    """Return the report as HTML; commands in it call the workload `workload`."""
+    """Return the report as HTML; its commands name the workload `workload`."""
     location = overview.uri
     name = location.rstrip("/").rpartition("/")[2] or location
     return _rendered(
@@ -117,7 +100,7 @@ def page(overview: Overview, workload: str = "W") -> str:
         map=None if overview.key_map is None else _map(overview.key_map),
         findings=overview.findings,
         basis=_basis(overview.verdict, overview.advice),
-        is_asked=overview.verdict is not None and overview.verdict.readers == "workload",
+        has_workload=overview.verdict is not None and overview.verdict.readers == "workload",
         workload=workload,
         trend=list(_trend(overview.trend)),
     )
@@ -136,7 +119,7 @@ def fleet_page(fleet: Fleet, heading: str) -> str:
         subtitle=counts(fleet.tables),
         tiles=list(_fleet_tiles(fleet)),
         workload=fleet.workload,
-        bar=_fleet_bar(fleet.bar),
+        bar=_bar_text(fleet.bar, fleet.bar.queries_per_day, " of each table"),
         columns=_COLUMNS,
         tables=[_row(one) for one in fleet.tables],
         script=Markup(script),  # noqa: S704  ours, from the package
@@ -153,12 +136,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    told: Sequence[Any] = (counted, number, share, size, moment, sentence, roomy, units)
+    filters: Sequence[Any] = (counted, number, share, moment, sentence, roomy, units)
     made.filters.update(
-        {function.__name__: function for function in told},
+        {function.__name__: function for function in filters},
         command=_command,
         quoted=shlex.quote,
         seconds=seconds_text,
+        size=render_size,
         place=lambda part: f"{part:.1%}",
         longest=lambda labels: max((len(text) for _, text in labels), default=0),
     )
@@ -174,14 +158,9 @@ def _shown(value: object) -> object:
 
 
 def _command(text: str) -> Markup:
-    """Return a command in a block that one click selects, without breaks in options."""
+    """Return a command in a block that one click selects; option names do not break."""
     whole = _OPTION_NAME.sub(r"<span>\g<0></span>", escaped(text))
     return Markup(f'<pre class="command"><code>{whole}</code></pre>')  # noqa: S704  escaped above
-
-
-# Only the next functions read the verdict.
-
-_HEADLINES: Final = {"rewrite": "Do it", "leave": "Leave it", "unknown": "Unknown"}
 
 
 def _answer(overview: Overview) -> _Values:
@@ -189,43 +168,41 @@ def _answer(overview: Overview) -> _Values:
     if verdict is None:
         reason = overview.problem or "nothing was judged"
         return {"style": "unknown", "headline": "Unknown", "reason": reason, "shown": None}
-    shown, best = verdict.shown, verdict.best
-    if best is not None and best.clusters:
-        headline = f"Cluster by {', '.join(best.columns)}"
-    else:
-        headline = _HEADLINES[verdict.answer]
+    headline, _, reason = verdict.sentence.partition(": ")
     return {
         "style": verdict.answer,
         "headline": headline,
-        "reason": verdict.sentence.removeprefix(f"{headline}: "),
-        "shown": None if shown is None else _judged(verdict, shown),
+        "reason": reason,
+        "shown": None if verdict.shown is None else _judged(verdict, verdict.shown),
     }
 
 
 def _judged(verdict: Verdict, option: Option) -> _Values:
     plan, now, after, low, high = option.plan, option.now, option.after, option.low, option.high
-    opened = _from_to(now.files, after.files, Range(low.files, high.files), mean)
-    read = _from_to(now.bytes, after.bytes, Range(low.bytes, high.bytes), size)
-    asked = _from_to(now.requests, after.requests, Range(low.requests, high.requests), mean)
-    inputs = sum(len(group.inputs) for group in plan.groups)
-    outputs = sum(group.expected_outputs for group in plan.groups)
-    bar, per_day = verdict.bar, verdict.per_day
-    within = f"within {_queries(bar.payback_queries)}, as queries a day are not known"
-    if per_day is not None:
-        within = f"within {days_text(bar.payback_days)}, at {count_text(per_day)} queries a day"
+    inputs = counted(sum(len(group.inputs) for group in plan.groups), "file")
+    outputs = counted(sum(group.expected_outputs for group in plan.groups), "file")
     is_paid = option.payback_queries is not None
     back = f"paid back after {option.payback_text()}" if is_paid else "never paid back"
+    within = _bar_text(verdict.bar, verdict.per_day)
+    amounts = (
+        ("files opened", "files", mean),
+        ("bytes read", "bytes", render_size),
+        ("requests", "requests", mean),
+    )
     return {
         "option": option,
         "is_best": option is verdict.best,
         "change": change(now.seconds, after.seconds, "waiting"),
         "most": max(now.seconds, after.seconds, high.seconds) or 1.0,
-        "brings": (("files opened", opened), ("bytes read", read), ("requests", asked)),
+        "effects": [
+            (name, _from_to([getattr(one, field) for one in (now, after, low, high)], told))
+            for name, field, told in amounts
+        ],
         "cost": f"About {duration_text(option.cost.seconds)}, {back}",
-        "bar": f"Worth it if paid back {within}." if option.is_worth_it else "",
+        "bar": f"A rewrite is worth it if it pays back {within}." if option.is_worth_it else "",
         "costs": (
-            ("read", f"{counted(inputs, 'file')}, {size(option.cost.bytes_read)}"),
-            ("written", f"{counted(outputs, 'file')}, about {size(option.cost.bytes_written)}"),
+            ("read", f"{inputs}, {render_size(option.cost.bytes_read)}"),
+            ("written", f"{outputs}, about {render_size(option.cost.bytes_written)}"),
         ),
     }
 
@@ -234,58 +211,60 @@ def _reads(overview: Overview) -> _Values | None:
     """Return what each predicate opens now and after a rewrite, on one scale."""
     verdict, found = overview.verdict, overview.scan
     option = None if verdict is None else verdict.shown
-    if verdict is not None and option is not None and option.prediction.predicates:
-        return _listed(option.prediction, **_told_of(verdict, option.prediction))
-    if found is None:
-        return None
-    about = "The predicates of your workload; the first read most. All bars have one scale."
-    return _listed(found, title="Queries now", about=about)
-
-
-def _told_of(verdict: Verdict, found: Prediction) -> Mapping[str, str]:
+    if verdict is None or option is None or not option.prediction.predicates:
+        about = (
+            "The predicates of your workload; the first ones read most. All bars have one scale."
+        )
+        return None if found is None else _listed(found, "Queries now", about)
     whose = (
         "The predicates of your workload"
         if verdict.readers == "workload"
         else "No workload was given: these are full scans, and queries for one value of a column"
     )
-    saves = "saves" if sum(sorted(map(_weight, found.predicates))[:-READS_LISTED]) >= 0 else "costs"
-    return {
-        "title": "Queries, now and after",
-        "about": f"{whose}; the first save most time. Bars are the bytes they read, in one scale."
-        " In nine of ten cases they end within the thin line.",
-        "end": f", where the rewrite {saves} time on the whole",
-    }
+    about = (
+        f"{whose}; the rewrite saves most time for the first ones. Bars show the bytes they read,"
+        " on one scale. In nine of ten cases they end within the thin line."
+    )
+    rest = sorted(map(_weight, option.prediction.predicates))[:-READS_LISTED]
+    end = f"; altogether, the rewrite {'saves' if sum(rest) >= 0 else 'costs'} them time"
+    return _listed(option.prediction, "Queries, now and after", about, end)
 
 
 def _listed(found: Prediction | Scan, title: str, about: str, end: str = "") -> _Values:
     ranked = sorted(found.predicates, key=_weight, reverse=True)
-    rows = [_read(row) for row in ranked[:READS_LISTED]]
+    rows, rest = [_read(row) for row in ranked[:READS_LISTED]], ranked[READS_LISTED:]
+    part = share(min(1.0, sum(row.share for row in rest)))
+    more = f"and {counted(len(rest), 'more predicate')} with {part} of the queries{end}"
+    parts = remarks(found.cannot_prune, found.not_usable, found.asked_at)
     return {
         "title": title,
         "about": about,
         "rows": rows,
         "most": max((max(row["now"], row["high"] or 0) for row in rows), default=0) or 1,
-        "rest": _rest(ranked[READS_LISTED:], end),
-        **_remarks(found.cannot_prune, found.not_usable, found.asked_at),
+        "rest": more if rest else "",
+        "remarks": [one.text for one in parts if isinstance(one, Line)],
+        "refused": [row for one in parts if isinstance(one, Grid) for row in one.rows],
     }
 
 
 def _weight(row: PredictedReads | PredicateScan) -> float:
-    """Return the seconds that a predicate saves the mean query, without a rewrite its bytes."""
+    """Return the seconds that a rewrite saves the mean query; without a rewrite, bytes."""
     if isinstance(row, PredicateScan):
         return row.share * row.bytes
     return row.share * (row.seconds_before - row.seconds_after)
 
 
 def _read(row: PredictedReads | PredicateScan) -> _Values:
-    asked = {"where": _cut(row.where), "share": row.share}
+    query = {"where": shortened(row.where, 400), "share": row.share}
     if isinstance(row, PredicateScan):
         unknown = dict.fromkeys(("change", "after", "range", "high"))
-        return {**asked, **unknown, "now": row.bytes, "files_now": row.files}
+        return {**query, **unknown, "now": row.bytes, "files_now": row.files}
     ends = row.bytes_after_range
     before, after = seconds_text(row.seconds_before), seconds_text(row.seconds_after)
+    low, high = mean(row.files_after_range.low), counted(row.files_after_range.high, "file")
+    files = high if high.startswith(f"{low} ") else f"{low} to {high}"
     return {
-        **asked,
+        **query,
         "change": f"waits {after} instead of {before}",
         "is_worse": _weight(row) < 0,
         "now": row.bytes_before,
@@ -294,39 +273,15 @@ def _read(row: PredictedReads | PredicateScan) -> _Values:
         "files_after": row.files_after,
         "low": ends.low,
         "high": ends.high,
-        "range": f"{between(ends, size)} in {_files(row.files_after_range)}",
+        "range": f"{between(ends, render_size)} in {files}",
     }
 
 
-def _rest(rows: Sequence[PredictedReads | PredicateScan], end: str = "") -> str:
-    part = share(min(1.0, sum(row.share for row in rows)))
-    more = counted(len(rows), "more predicate")
-    return f"and {more} with {part} of the queries{end}" if rows else ""
-
-
-def _remarks(
-    cannot_prune: Sequence[str], not_usable: Sequence[NotUsable], asked_at: str | None
-) -> _Values:
-    parts = remarks(cannot_prune, not_usable, asked_at)
-    return {
-        "remarks": [part.text for part in parts if isinstance(part, Line)],
-        "refused": [row for part in parts if isinstance(part, Grid) for row in part.rows],
-    }
-
-
-def _cut(where: str) -> str:
-    return where if len(where) <= _LONGEST_WHERE else where[: _LONGEST_WHERE - 1] + "…"
-
-
-def _from_to(before: float, after: float, ends: Range, told: Callable[[float], str]) -> str:
-    then, range_ = told(after), between(ends, told)
+def _from_to(amounts: Sequence[float], told: Callable[[float], str]) -> str:
+    before, after, low, high = amounts
+    then, range_ = told(after), between(Range(low, high), told)
     shown = f"{then}, as now" if told(before) == then else f"{told(before)} → {then}"
     return shown if range_ == then else f"{shown} ({range_})"
-
-
-def _files(ends: Range) -> str:
-    low, high = mean(ends.low), counted(ends.high, "file")
-    return high if high.startswith(f"{low} ") else f"{low} to {high}"
 
 
 def _map(found: KeyMap) -> _Values:
@@ -338,12 +293,22 @@ def _map(found: KeyMap) -> _Values:
         f"{counted(side.not_drawn, 'file')} {name}" for name, _, side in sides if side.not_drawn
     ]
     ticks = [[(place, label(value)) for place, value in axis.ticks] for axis in found.axes]
-    is_plane = len(found.axes) > 1
+    plane = [
+        {
+            **_panel(name, style, side),
+            "width": len(side.grid[0]) if side.grid else WIDTH,
+            "height": len(side.grid) or WIDTH,
+            "cells": cells(side.grid, most),
+            "boxes": [box(corners) for corners in side.boxes],
+        }
+        for name, style, side in sides
+        if len(found.axes) > 1
+    ]
     return {
         "names": [axis.name for axis in found.axes],
         "ticks": ticks,
-        "upwards": ticks[1] if is_plane else (),
-        "plane": [_panel(*side) | _drawn(side[2], most) for side in sides] if is_plane else (),
+        "upwards": ticks[1] if plane else (),
+        "plane": plane,
         "legend": list(_legend([side for _, _, side in sides], most)),
         "profiles": [_profile(axis.name, ticks[n], n, sides) for n, axis in enumerate(found.axes)],
         "missing": " and ".join(missing),
@@ -352,15 +317,6 @@ def _map(found: KeyMap) -> _Values:
 
 def _panel(name: str, style: str, side: Side) -> _Values:
     return {"name": name, "style": style, "files": side.files}
-
-
-def _drawn(side: Side, most: int) -> _Values:
-    return {
-        "width": len(side.grid[0]) if side.grid else WIDTH,
-        "height": len(side.grid) or WIDTH,
-        "cells": cells(side.grid, most),
-        "boxes": [box(corners) for corners in side.boxes],
-    }
 
 
 def _profile(name: str, ticks: Labels, n: int, sides: Sequence[tuple[str, str, Side]]) -> _Values:
@@ -380,41 +336,37 @@ def _scale(most: float) -> Labels:
 def _legend(sides: Sequence[Side], most: int) -> Iterator[tuple[str, str]]:
     """Yield (opacity, meaning)."""
     if any(side.boxes for side in sides):
-        for count in _STACKED:
-            more = " or more" if count == _STACKED[-1] else ""
-            yield f"{1 - (1 - _BOX_OPACITY) ** count:.2g}", _deep(count) + more
+        for count, more in ((1, ""), (3, ""), (8, " or more")):
+            yield f"{1 - (1 - _BOX_OPACITY) ** count:.2g}", counted(count, "file") + more
     if any(side.grid for side in sides):
-        counts = sorted({ceil(most * level / _GRID_LEVELS) for level in range(1, _GRID_LEVELS + 1)})
-        for count in counts:
+        for count in sorted({ceil(most * quarter / 4) for quarter in (1, 2, 3, 4)}):
             opacity = level(count, most) / LEVELS
-            yield f"{opacity:.2g}", f"up to {_deep(count)} in a cell"
-
-
-def _deep(count: int) -> str:
-    return "one file" if count == 1 else f"{count:,} files"
+            yield f"{opacity:.2g}", f"up to {counted(count, 'file')} in a cell"
 
 
 def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
-    told = []
+    sentences = []
     option = None if verdict is None else verdict.shown
     if option is not None:
         found = option.prediction
-        told = ["Predicted from the log alone: no rows were read."]
+        sentences = ["Predicted from the log alone: no rows were read."]
         if found.sampled_rows:
             rows, files = counted(found.sampled_rows, "row"), counted(found.sampled_files, "file")
-            told = [f"Predicted from {rows} of {files}, read by {found.sample_requests} requests."]
+            requests = counted(found.sample_requests, "request")
+            sentences = [f"Predicted from {rows} of {files}, read by {requests}."]
     if advice is not None and advice.best is not None:
-        told.append(
-            f"{counted(len(advice.candidates), 'layout')} measured, chosen on"
-            f" {counted(advice.queries_older, 'predicate')}, judged on"
-            f" {counted(advice.queries_newest, 'predicate')}."
+        sentences.append(
+            f"{counted(len(advice.candidates), 'layout')} were measured:"
+            f" {counted(advice.queries_older, 'predicate')} chose one,"
+            f" {counted(advice.queries_newest, 'predicate')} judged it."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _trend(found: Sequence[Health]) -> Iterator[_Values]:
     """Yield the values of each number over earlier versions."""
-    for name, field in _COURSES:
+    names = {"depth_ratio": "depth ratio", "average_depth": "average depth"}
+    for field, name in {**names, "total_file_count": "files"}.items():
         measured = [health for health in found if getattr(health, field) is not None]
         if len(measured) < 2:  # noqa: PLR2004  one point is no trend
             continue
@@ -438,19 +390,19 @@ def _fleet_tiles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
     tables = fleet.tables
     costs = [one.worth["cost"] for one in tables if one.worth is not None]
     failed = sum(one.decision is Decision.FAIL for one in tables)
-    whole = size(sum(one.size_bytes or 0 for one in tables))
+    whole = render_size(sum(one.size_bytes or 0 for one in tables))
     yield "", number(len(tables)), f"tables of {whole}"
     yield "main", number(len(costs)), "worth a rewrite"
     if costs:
         seconds = duration_text(sum(one["seconds"] for one in costs))
-        taken = size(sum(one["bytes_read"] for one in costs))
+        taken = render_size(sum(one["bytes_read"] for one in costs))
         yield "", seconds, f"for these rewrites of {taken}, on two cores"
     if failed:
         yield "worse", number(failed), "failed"
 
 
 def _row(one: Surveyed) -> _Values:
-    """Return a table's reason and cells, each with its sort key."""
+    """Return a table's reason, and its cells with their sort keys."""
     now = None if one.verdict is None else one.verdict["now"]
     worth = one.worth
     rewrite = (None,) * 3
@@ -460,7 +412,7 @@ def _row(one: Surveyed) -> _Values:
     cells = (
         (ANSWERS[one.answer], [*ANSWERS].index(one.answer)),
         _known(one.files, number),
-        _known(one.size_bytes, size),
+        _known(one.size_bytes, render_size),
         _known(None if now is None else now["seconds"], seconds_text),
         *map(_known, rewrite, (seconds_text, duration_text, _queries)),
     )
@@ -478,20 +430,18 @@ def _queries(count: float) -> str:
     return f"{count_text(count)} queries"
 
 
-def _fleet_bar(bar: Bar) -> str:
+def _bar_text(bar: Bar, per_day: float | None, whose: str = "") -> str:
     in_days = f"within {days_text(bar.payback_days)}"
-    if bar.queries_per_day is not None:
-        return f"{in_days}, at {number(bar.queries_per_day)} queries of each table in a day"
-    return f"{in_days}, or {_queries(bar.payback_queries)} where queries a day are not known"
+    if per_day is not None:
+        return f"{in_days}, at {count_text(per_day)} queries{whose} per day"
+    return f"{in_days}, or {_queries(bar.payback_queries)} if the queries per day are not known"
 
 
 def _known(value: float | None, told: Callable[[float], str]) -> tuple[str, float | None]:
-    return (_UNKNOWN, None) if value is None else (told(value), value)
+    return ("-", None) if value is None else (told(value), value)
 
 
-# Numbers as people read them on a page, and SVG paths of pictures.
-#
-# Pictures are 1000 units wide, grids one unit per cell.
+# Numbers for people, and SVG paths: pictures are 1000 units wide, grids one unit per cell
 
 
 def number(value: float | None) -> str:
@@ -516,7 +466,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def share(part: float) -> str:
-    """Return a share in per cent; only all and nothing look so."""
+    """Return a share in per cent; only all is "100 %", only nothing is "0 %"."""
     if _NEARLY < part < 1:
         return "more than 99.9 %"
     if 0 < part < 1 - _NEARLY:
@@ -525,7 +475,7 @@ def share(part: float) -> str:
 
 
 def change(before: float, after: float, noun: str) -> str:
-    """Return in per cent how much less or more of a noun there is."""
+    """Return how much less or more of a noun there is, in per cent."""
     if before == after or not before:
         return "no change"
     word = "less" if after < before else "more"
@@ -558,7 +508,7 @@ def label(value: Any) -> str:  # noqa: ANN401  any value of a column
             text = at.isoformat(sep=" ", timespec="seconds").removesuffix(" 00:00:00")
         case _:
             text = str(jsonable(value))
-    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+    return shortened(text, 28)
 
 
 def top(most: float) -> float:
@@ -566,11 +516,12 @@ def top(most: float) -> float:
     if most <= 0:
         return 1.0
     unit = 10.0 ** floor(log10(most))
-    return next(step * unit for step in _TOPS if step * unit >= most * (1 - 1e-9))
+    steps = (1, 2, 3, 4, 5, 6, 8, 10)
+    return next(step * unit for step in steps if step * unit >= most * (1 - 1e-9))
 
 
 def cells(counts: Counts, most: int) -> list[tuple[str, str]]:
-    """Return (opacity, path) per tone, the darkest for `most`; rows of counts go upwards."""
+    """Return (opacity, path) per tone, darkest for `most`; the first row of counts is lowest."""
     paths: list[list[str]] = [[] for _ in range(LEVELS + 1)]
     for y, row in enumerate(counts[::-1]):
         x = 0
@@ -586,7 +537,7 @@ def cells(counts: Counts, most: int) -> list[tuple[str, str]]:
 def box(corners: tuple[float, float, float, float]) -> str:
     """Return a visible rectangle from (left, low, right, high).
 
-    Ends are rounded, not lengths, so that neighbours still touch.
+    It rounds ends, not lengths, so that neighbours still touch.
     """
     left, low, right, high = (units(end) for end in corners)
     right, bottom = max(right, left + _LEAST), WIDTH - low
@@ -622,7 +573,7 @@ def level(count: int, most: int) -> int:
 
 
 def roomy(labels: Labels) -> Labels:
-    """Return both end labels, and the others that fit beside each other on a horizontal axis."""
+    """Return both end labels, and those between them that fit on a horizontal axis."""
     if len(labels) < 2:  # noqa: PLR2004  nothing beside it
         return labels
     first, *inner, last = labels

@@ -1,8 +1,8 @@
-"""Print reports on a terminal or for a program; no other module does.
+"""Print reports on a terminal or for a program; no other module prints.
 
-Text is never markup. Hidden and control characters become visible, and characters that the stream
-cannot encode become escapes. Only a terminal gets colours (none if NO_COLOR is set), folded columns
-and cut listings; elsewhere each row is one line.
+Text is never markup. Hidden and control characters become visible; characters that the stream
+cannot encode become escapes. Only a terminal gets colours (unless NO_COLOR is set), folded columns
+and cut listings. For a program, each row is one line.
 """
 
 import shutil
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 from liquidlog.spec.text import render_size, visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -51,11 +50,10 @@ Cell: TypeAlias = str | Bars | Line
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of cells, with a heading if it has names; a terminal never folds `whole` columns."""
+    """A table of cells, with headings if it has names."""
 
     names: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
-    whole: frozenset[str] = frozenset()
 
 
 Part: TypeAlias = Line | Bars | Grid
@@ -63,7 +61,7 @@ Report: TypeAlias = tuple[Part, ...]
 
 
 def listing(names: Sequence[str], rows: Iterable[Iterable[object]]) -> Iterator[Grid]:
-    """Yield a table of the rows, if there are any; their values become cells."""
+    """Yield a table of the rows, if there are any."""
     held = tuple(tuple(map(_cell, row)) for row in rows)
     if held:
         yield Grid(tuple(names), held)
@@ -72,14 +70,6 @@ def listing(names: Sequence[str], rows: Iterable[Iterable[object]]) -> Iterator[
 def pairs(row: Mapping[str, Any]) -> Report:
     """Return a mapping as a table of names and values."""
     return (Grid((), tuple((name, cell(name, value)) for name, value in row.items())),)
-
-
-def mappings(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """Return mappings with the same keys as a table."""
-    return Grid(
-        tuple(rows[0]),
-        tuple(tuple(cell(name, value) for name, value in row.items()) for row in rows),
-    )
 
 
 def _cell(value: object) -> Cell:
@@ -97,21 +87,16 @@ def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
     return "" if value is None else str(value)
 
 
-def size(size_bytes: float) -> str:
-    """Return bytes, also of a mean, as people read them."""
-    return render_size(round(size_bytes))
-
-
 def between(ends: "Range", told: Callable[[float], str]) -> str:
-    """Return both ends of a range, or one if their texts are the same."""
+    """Return both ends of a range, or one text if they are equal."""
     low, high = told(ends.low), told(ends.high)
     return low if low == high else f"{low} to {high}"
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text as one line, cut to so many characters and dots."""
+    """Return a text as one line of at most `most` characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}..."
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def flat(values: Mapping[str, Any]) -> str:
@@ -127,11 +112,6 @@ def amount(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def share(part: float, whole: float) -> str:
-    """Return a part of a whole in percent."""
-    return f"{part / whole:.1%}" if whole else "0.0%"
-
-
 def verdict(found: "Verdict | None", steps: Sequence[str] = ()) -> Report:
     """Show a verdict, and its command or steps."""
     if found is None:
@@ -143,14 +123,14 @@ def verdict(found: "Verdict | None", steps: Sequence[str] = ()) -> Report:
 def remarks(
     cannot_prune: Sequence[str], not_usable: "Sequence[NotUsable]", asked_at: str | None
 ) -> Report:
-    """Show which predicates cannot prune or were left out, and their current time."""
+    """Show which predicates cannot prune, which were left out, and their current time."""
     shown = "; ".join(cannot_prune[:_SHOWN])
     more = len(cannot_prune) - _SHOWN
     lines = [f"the current time in predicates is {asked_at}"] if asked_at else []
     if cannot_prune:
         lines.append(f"cannot prune by: {shown}" + (f"; and {more} more" if more > 0 else ""))
     if not_usable:
-        lines.append(f"not usable as conditions on this table, left out: {len(not_usable)}")
+        lines.append(f"predicates left out, not usable on this table: {len(not_usable)}")
     refused = ((one.where, one.reason) for one in not_usable[:_SHOWN])
     return (*(Line(text) for text in lines), *listing(("left out", "because"), refused))
 
@@ -165,18 +145,17 @@ _STYLES: Final = {
     "unknown": "yellow",
     "fail": "bold red",
 }
-"""The colours of verdicts, by their answers."""
+"""The colours of answers."""
 
 _FEWEST_ROWS: Final = 10
-_FEWEST_FOLDED: Final = 3
 _OTHER_LINES: Final = 6
 """Lines of a screen that no listing takes."""
 
 _FOLDED_ROWS: Final = 2_000
-"""A terminal gets a longer table row by row too, since folding measures every cell."""
+"""Longer tables are not folded on a terminal, since folding measures every cell."""
 
 _WIDEST: Final = 120
-"""A longer cell widens only its own row, not a million rows."""
+"""A longer cell widens only its own row."""
 
 
 def show(
@@ -194,13 +173,19 @@ def show(
 
     console = Console(file=out, force_terminal=True, highlight=False, markup=False, emoji=False)
     for part in _first_screen(report) if cut else report:
-        _show_folded(console, part, out, glyphs)
+        if isinstance(part, Grid) and len(part.rows) > _FOLDED_ROWS:
+            out.writelines(f"{_encodable(line, out)}\n" for line in _plain(part, glyphs))
+        elif isinstance(part, Grid):
+            console.print(_table(part, out, glyphs))
+        else:
+            shown = part if isinstance(part, Line) else Line(next(_plain(part, glyphs)))
+            console.print(_text(shown, out, glyphs))
 
 
 def _first_screen(report: Report) -> Iterator[Part]:
-    """Yield a report with listings cut to a screen, and how many rows each lacks.
+    """Yield a report with cut listings, each with the number of left-out rows.
 
-    A long run of lines keeps two per line of a screen, and its last.
+    A long run of lines keeps two lines per line of the screen, and its last line.
     """
     size = shutil.get_terminal_size()
     most = max(_FEWEST_ROWS, size.lines - _OTHER_LINES)
@@ -215,17 +200,17 @@ def _first_screen(report: Report) -> Iterator[Part]:
             if not isinstance(part, Grid) or not part.names or len(part.rows) <= count:
                 yield part
                 continue
-            yield Grid(part.names, part.rows[:count], part.whole)
+            yield Grid(part.names, part.rows[:count])
             yield Line(f"… and {len(part.rows) - count} more (--all)")
 
 
 def _fitting(grid: Grid, most: int, width: int) -> int:
-    """Return how many rows, three at least, take about `most` lines of this width."""
+    """Return how many rows, at least three, take about `most` lines of this width."""
     lines = 0
     for number, row in enumerate(grid.rows):
         lines += -(-sum(len(_written(cell, _BLOCKS)) + 2 for cell in row) // max(width, 1))
         if lines > most:
-            return max(number, _FEWEST_FOLDED)
+            return max(number, 3)
     return len(grid.rows)
 
 
@@ -245,18 +230,8 @@ def say(text: str, *, lines: bool = False) -> None:
         sys.stderr.flush()
 
 
-def _show_folded(console: "Console", part: Part, out: TextIO, glyphs: str) -> None:
-    if isinstance(part, Grid) and len(part.rows) <= _FOLDED_ROWS:
-        console.print(_table(part, out, glyphs))
-    elif isinstance(part, Grid):
-        out.writelines(f"{_encodable(line, out)}\n" for line in _plain(part, glyphs))
-    else:
-        shown = part if isinstance(part, Line) else Line(next(_plain(part, glyphs)))
-        console.print(_text(shown, out, glyphs))
-
-
 def _text(cell: Cell, out: TextIO, glyphs: str) -> "Text":
-    """Return a cell for a terminal; a verdict is coloured up to its colon."""
+    """Return a cell for a terminal; colours a verdict up to its colon."""
     from rich.text import Text
 
     text = Text(_encodable(_written(cell, glyphs), out))
@@ -272,8 +247,7 @@ def _table(grid: Grid, out: TextIO, glyphs: str) -> "Table":
 
     table = Table(box=None, header_style="bold", show_header=bool(grid.names))
     for name in grid.names:
-        title = Text(_encodable(visible(name), out))
-        table.add_column(title, overflow="fold", no_wrap=name in grid.whole)
+        table.add_column(Text(_encodable(visible(name), out)), overflow="fold")
     for row in grid.rows:
         table.add_row(*(_text(cell, out, glyphs) for cell in row))
     return table

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: finished groups and bytes, or counts, and the time left."""
+"""Progress bars on a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def _shown(noun: str, *columns: ProgressColumn, is_needed: bool = True) -> Itera
 def rewrite_progress(
     plan: ClusteringPlan,
 ) -> Iterator[tuple[Callable[[int, float], None], Callable[[int], None]]]:
-    """Show a bar; yields what takes a group's rewritten share, 0 to 1, and a finished group."""
+    """Show a bar; yield a callback for a group's rewritten share (0 to 1), and one at its end."""
     group_bytes = {group.group_id: group.size_bytes for group in plan.groups}
     shares: dict[int, float] = {}
     finished: set[int] = set()
@@ -59,7 +59,7 @@ def rewrite_progress(
 
 @contextmanager
 def counted_progress(noun: str) -> Iterator[tuple[Callable[[int], None], Callable[[], None]]]:
-    """Show a bar while things are done one by one; yields what expects so many, and counts one."""
+    """Show a bar; yield a callback that sets the number of steps, and one that counts a step."""
     with _shown(noun, MofNCompleteColumn()) as progress:
         task = progress.add_task("", total=None)
         yield lambda count: progress.update(task, total=count), partial(progress.advance, task)

@@ -1,6 +1,6 @@
 """Documents of rewrites, done or planned, with the same fields.
 
-In the document of a planned rewrite, what only the rewrite can tell is null.
+A planned rewrite has null for what only the rewrite can tell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from liquidlog.table import Table
 
 
 def commit_policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return each setting of a commit and who chose it; `commits` has the given ones."""
+    """Return each setting of a commit and who chose it; `commits` are the given settings."""
     limits = reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
     most = commits.get("groups_per_commit") or default_groups_per_commit(plan)
     settings = (
@@ -36,7 +36,7 @@ def commit_policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[s
 
 
 def reconciled_document(found: ReconciledRows) -> Mapping[str, Any]:
-    """Return the document of rows that others deleted meanwhile; null was not looked for."""
+    """Return the document of rows that others deleted meanwhile; null is not known."""
     return {
         "rows": found.rows,
         "files": found.files,
@@ -54,7 +54,7 @@ def round_document(
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the document of an OPTIMIZE; `seconds` include planning."""
-    costs = {group.group_id: to_builtins(group.costs) for group in report.finished}
+    costs = {group.group_id: group.costs for group in report.finished}
     proofs = _proofs(report)
     groups = [
         {**_group(plan, group_id, version), "costs": costs[group_id], **proofs[group_id]}
@@ -87,7 +87,7 @@ def migration_document(
     notice: MigrationNotice,
     predicted: Prediction | None,
 ) -> Mapping[str, Any]:
-    """Return the document of a migration; `done` is that of its groups, done or planned."""
+    """Return the document of a migration; `done` is the document of its groups."""
     change = notice.protocol_change
     return {
         **done,
@@ -101,7 +101,7 @@ def migration_document(
 
 
 def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
-    """Return by group id whether outputs were read back, nothing if the proof is whole."""
+    """Return `read_back` by group id, and nothing for a group with a whole proof."""
     return {
         group.group_id: {} if group.read_back is UNSET else {"read_back": group.read_back}
         for group in report.finished
@@ -111,7 +111,7 @@ def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
 def rounds_document(
     opened: Table, plan: ClusteringPlan, rounds: Sequence[Round[Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
-    """Return the document of rounds, done or planned; `plan` is the first."""
+    """Return the document of rounds, done or planned; `plan` is the plan of the first."""
     documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
     depth = rounds[-1].average_depth if rounds else average_depth(opened.opened, plan.policy.where)
     rows = [one["rows_verified"] for one in documents]
@@ -152,10 +152,9 @@ def would_do(
     min_gain: float | None,
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return the document of an OPTIMIZE of the newest version that was read.
+    """Return the document of a planned OPTIMIZE; `seconds` is the duration of planning.
 
-    With a `min_gain`, it has the first round alone, if that gains as much: later rounds depend on
-    it. `seconds` is the duration of planning.
+    With a `min_gain`, it has only the first round, if that gains enough: later rounds depend on it.
     """
     first = _would_do_round(opened, made, seconds, commits)
     if min_gain is None:
@@ -186,7 +185,7 @@ def _would_do_round(
 
 
 def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any]:
-    """Return the document of a result: finished groups, and others as planned."""
+    """Return the document of a result: the finished groups, and the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
     for name in ("read_back", "partition_values"):

@@ -1,7 +1,7 @@
-"""Reports of tables and of many tables: what they are, how they are, and what was done.
+"""Reports of one table and of many, as text and as OpenMetrics.
 
-They are text, and gauges as OpenMetrics has them, as for Prometheus' textfile collector. It has
-only gauges, so that it is also valid in Prometheus' older format.
+OpenMetrics are for Prometheus' textfile collector. All metrics are gauges, which Prometheus' older
+format has too.
 
 Source: OpenMetrics 1.0, "Text format".
 """
@@ -23,10 +23,8 @@ from liquidlog.report.printing import (
     amount,
     cell,
     listing,
-    mappings,
     pairs,
     remarks,
-    share,
     shortened,
     verdict,
 )
@@ -41,17 +39,11 @@ if TYPE_CHECKING:
     from liquidlog.workload.form import Imported
 
 _BAR_CELLS: Final = 40
-
-_EXAMPLE: Final = 60
-
 _CUBES_SHOWN: Final = 10
-
-_NO_FAULT: Final = "nothing is wrong"
-
 _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
 )
-"""Fields shown as strips and notes, or only with --json."""
+"""Fields that a strip or a note shows, or only --json."""
 
 
 def detail(row: Mapping[str, Any]) -> Report:
@@ -90,57 +82,59 @@ def amplification(rows: "Sequence[WrittenBytes]") -> Report:
 
 def files(live: pa.Table) -> Report:
     """Show live files and their cubes."""
-    names = ("path", "size", "rows", "deleted", "state", "cube", "min", "max")
-    cells = (
-        (
-            row["path"],
-            render_size(row["size_bytes"]),
-            row["num_records"],
-            row["deleted_rows"],
-            row["state"],
-            row["zcube_id"],
-            row["min"],
-            row["max"],
-        )
-        for row in _rows(live)
-    )
-    return tuple(listing(names, cells)) or (Line("the table has no files"),)
+    names = {
+        "path": "path",
+        "size_bytes": "size",
+        "num_records": "rows",
+        "deleted_rows": "deleted",
+        "state": "state",
+        "zcube_id": "cube",
+        "min": "min",
+        "max": "max",
+    }
+    return _columns(live, names) or (Line("the table has no files"),)
 
 
 def cubes(rows: pa.Table) -> Report:
     """Show ZCubes."""
-    names = ("cube", "columns", "provider", "files", "size", "rows", "state", "since version")
-    cells = (
-        (
-            row["zcube_id"],
-            row["zorder_by"],
-            row["provider"],
-            row["files"],
-            render_size(row["size_bytes"]),
-            row["num_records"],
-            row["state"],
-            row["created_version"],
-        )
-        for row in _rows(rows)
+    names = {
+        "zcube_id": "cube",
+        "zorder_by": "columns",
+        "provider": "provider",
+        "files": "files",
+        "size_bytes": "size",
+        "num_records": "rows",
+        "state": "state",
+        "created_version": "since version",
+    }
+    return _columns(rows, names) or (Line("the table has no cubes"),)
+
+
+def _columns(table: pa.Table, names: Mapping[str, str]) -> Report:
+    """Show columns of an Arrow table under other names, and `size_bytes` as a size."""
+    rows = (
+        [render_size(row[name]) if name == "size_bytes" else row[name] for name in names]
+        for row in _rows(table)
     )
-    return tuple(listing(names, cells)) or (Line("the table has no cubes"),)
+    return tuple(listing([*names.values()], rows))
 
 
 def scan(found: "Scan") -> Report:
     """Show the files that queries must open."""
+    total_bytes = found.total_bytes
     head = Line(
         f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
-        f" {render_size(round(found.bytes_read))} of {render_size(found.total_bytes)}"
-        f" ({share(found.bytes_read, found.total_bytes)})"
+        f" {render_size(found.bytes_read)} of {render_size(total_bytes)}"
+        f" ({found.bytes_read / (total_bytes or 1):.1%})"
         + (" on average" if len(found.predicates) > 1 else "")
     )
-    asked = (
+    queries = (
         (
             row.where,
             f"{row.share:.1%}",
             row.files,
             render_size(row.bytes),
-            share(row.bytes, found.total_bytes),
+            f"{row.bytes / (total_bytes or 1):.1%}",
         )
         for row in found.predicates
         if len(found.predicates) > 1
@@ -152,7 +146,7 @@ def scan(found: "Scan") -> Report:
     return (
         head,
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
-        *listing(("predicate", "share", "files", "size", "of the table"), asked),
+        *listing(("predicate", "share", "files", "size", "of the table"), queries),
         *listing(("path", "size", "share"), opened),
     )
 
@@ -174,22 +168,21 @@ def health(measured: "Health") -> Report:
     ]
     parts.extend(remarks(measured.cannot_prune, measured.not_usable, measured.asked_at))
     if cubes:
-        parts.append(mappings(cubes[:_CUBES_SHOWN]))
+        shown_cubes = ([cell(*field) for field in cube.items()] for cube in cubes[:_CUBES_SHOWN])
+        parts.extend(listing([*cubes[0]], shown_cubes))
         if len(cubes) > _CUBES_SHOWN:
             parts.append(Line(f"… and {len(cubes) - _CUBES_SHOWN} more cubes (--cubes)"))
-    if any(histogram.values()):
-        parts.append(_histogram(histogram))
+    parts.extend(_histogram(histogram))
     for column in columns:
-        if column["depth_profile"]:
-            parts.extend(_strip(column))
+        parts.extend(_strip(column) if column["depth_profile"] else ())
     parts.extend(Line(f"note: {note}") for note in notes)
     return tuple(parts)
 
 
 def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show the verdict, faults that were or would be repaired, and the others."""
+    """Show the verdict, the faults that were or would be repaired, and the other faults."""
     judged: Verdict | None = found["verdict"]
-    asked: Asked | None = found["workload"]
+    queries: Asked | None = found["workload"]
     parts: list[Part] = [*verdict(judged)]
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
@@ -205,19 +198,20 @@ def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
             parts.append(Line(f"    {finding.command}"))
     if not found["findings"]:
         unknown = judged is None or judged.answer == "unknown"
-        parts.append(Line("no fault was found in what was measured" if unknown else _NO_FAULT))
-    said = () if asked is None else remarks(asked.cannot_prune, asked.not_usable, None)
-    return (*parts, *said)
+        nothing = "no fault was found in what was measured" if unknown else "nothing is wrong"
+        parts.append(Line(nothing))
+    if queries is not None:
+        parts.extend(remarks(queries.cannot_prune, queries.not_usable, None))
+    return tuple(parts)
 
 
 def imported(found: "Imported") -> Report:
     """Show how many scans are used, and why others are not."""
     others = sum(found.other_tables.values())
     unread = sum(one.times for one in found.not_understood)
-    parts = [f"{found.used} of {found.scans} scans used"]
     left = [f"{others} of other tables"] if others else []
     left += [f"{unread} not understood"] if unread else []
-    head = "; ".join((*parts, ", ".join(left))) if left else parts[0]
+    head = f"{found.used} of {found.scans} scans used{'; ' if left else ''}{', '.join(left)}"
     counted: dict[str, list[int]] = {}
     for query in found.queries:
         own = counted.setdefault(query.table, [0, 0, 0])
@@ -231,10 +225,7 @@ def imported(found: "Imported") -> Report:
         *listing(("other table", "scans"), Counter(found.other_tables).most_common()),
         *listing(
             ("not understood because", "scans", "example"),
-            (
-                (one.reason, one.times, shortened(one.example, _EXAMPLE))
-                for one in found.not_understood
-            ),
+            ((one.reason, one.times, shortened(one.example, 60)) for one in found.not_understood),
         ),
     )
 
@@ -244,14 +235,14 @@ def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _histogram(histogram: Mapping[str, int]) -> Grid:
-    most = max(histogram.values(), default=0) or 1
+def _histogram(histogram: Mapping[str, int]) -> Iterator[Grid]:
+    most = max(histogram.values(), default=0)
     rows = (
         (depth, str(count), "#" * max(1, round(count * _BAR_CELLS / most)))
         for depth, count in histogram.items()
         if count
     )
-    return Grid(("depth", "files", ""), tuple(rows))
+    return listing(("depth", "files", ""), rows)
 
 
 def _strip(column: Mapping[str, Any]) -> Iterator[Part]:
@@ -283,13 +274,12 @@ _SAID: Final = {
     "postpone": "postponed",
     "fail": "failed",
 }
-"""By decision, as they are counted."""
+"""Decisions in words."""
 _WOULD: Final = {**_SAID, "rewrite": "would be rewritten"}
-_HEADINGS: Final = ("table", "files", "size", "verdict", "pays back after")
 
 
 def surveyed_fleet(fleet: "Fleet") -> Report:
-    """Show a listing of tables, and below it each reason and command, for narrow screens."""
+    """Show a listing of tables, and below it the reason and command of each table."""
     from liquidlog.foresee.verdict import count_text
 
     rows = (
@@ -302,24 +292,20 @@ def surveyed_fleet(fleet: "Fleet") -> Report:
         )
         for one in fleet.tables
     )
-    return (
-        *listing(_HEADINGS, rows),
-        *(line for one in fleet.tables for line in _told(one)),
-        Line(counts(fleet.tables)),
-    )
-
-
-def _told(one: "Surveyed") -> Iterator[Line]:
-    yield Line(f"{one.table}: {one.reason}")
-    if one.worth is not None:
-        yield Line(f"    {one.worth['candidate']['command']}")
+    reasons: list[Line] = []
+    for one in fleet.tables:
+        reasons.append(Line(f"{one.table}: {one.reason}"))
+        if one.worth is not None:
+            reasons.append(Line(f"    {one.worth['candidate']['command']}"))
+    names = ("table", "files", "size", "verdict", "pays back after")
+    return (*listing(names, rows), *reasons, Line(counts(fleet.tables)))
 
 
 def counts(tables: "Sequence[Surveyed]") -> str:
-    """Return the number of tables, in all and by answer."""
+    """Return the number of all tables, and of those with each answer."""
     found = Counter(one.answer for one in tables)
-    told = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
-    return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {told}"
+    words = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
+    return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {words}"
 
 
 def ticked(run: "Ticked", *, dry_run: bool) -> Report:
@@ -343,7 +329,7 @@ def ticked(run: "Ticked", *, dry_run: bool) -> Report:
 def _reasons(outcome: "TableOutcome", *, dry_run: bool) -> Iterator[str]:
     yield outcome.reason.removesuffix(".")
     if outcome.triggers:
-        yield f"looked at, as {', '.join(outcome.triggers.values())}"
+        yield f"looked at because {', '.join(outcome.triggers.values())}"
     if outcome.plan is not None:
         yield f"saved as {outcome.plan}"
     verb = "would be" if dry_run else "was"
@@ -364,51 +350,46 @@ def _reasons(outcome: "TableOutcome", *, dry_run: bool) -> Iterator[str]:
 def _end(run: "Ticked", *, dry_run: bool) -> str:
     words = _WOULD if dry_run else _SAID
     counts = Counter(one.decision.value for one in run.tables)
-    told = ", ".join(f"{counts[one]} {words[one]}" for one in _SAID if counts[one])
+    decided = ", ".join(f"{counts[one]} {words[one]}" for one in _SAID if counts[one])
     of = "" if run.budget_bytes is None else f" of {render_size(run.budget_bytes)}"
     done = "planned" if counts["plan"] else "would be spent" if dry_run else "spent"
     tables = "1 table" if len(run.tables) == 1 else f"{len(run.tables)} tables"
     left = f"; left out, not Delta: {run.left_out}" if run.left_out else ""
-    return f"{tables}: {told}; {render_size(run.spent_bytes)}{of} {done}{left}"
+    return f"{tables}: {decided}; {render_size(run.spent_bytes)}{of} {done}{left}"
 
 
-_HEALTH: Final = "liquidlog_health"
-_TICK: Final = "liquidlog_tick"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
-Labels = Mapping[str, str]
+Samples = Sequence[tuple[Mapping[str, str], float | None]]
+"""Numbers with their labels; None was not measured."""
 
 
 def openmetrics(health: "Health") -> str:
-    """Return every measured number of the health as a gauge, labelled with the table's address.
+    """Return each measured number of the health as a gauge with the table's address.
 
-    A bucket's label is the largest depth that it counts. Cubes are left out, as their ids change.
+    Buckets have the largest depth that they count. Cubes have no gauges: their ids change.
     """
     from liquidlog.clustering.health import ColumnHealth, Health, numeric_fields
 
     table = {"table": health.table_uri}
-    lines: list[str] = []
-    for name in numeric_fields(Health):
-        lines += _gauge(f"{_HEALTH}_{name}", [(table, getattr(health, name))])
+    numbers: dict[str, Samples] = {
+        name: [(table, getattr(health, name))] for name in numeric_fields(Health)
+    }
     for name in numeric_fields(ColumnHealth):
-        lines += _gauge(
-            f"{_HEALTH}_column_{name}",
-            [({**table, "column": c.name}, getattr(c, name)) for c in health.columns],
-        )
-    lines += _gauge(
-        f"{_HEALTH}_files_by_depth",
-        [
-            ({**table, "depth": str(int(depth))}, files)
-            for depth, files in health.depth_histogram.items()
-        ],
-    )
-    return "\n".join([*lines, "# EOF\n"])
+        numbers[f"column_{name}"] = [
+            ({**table, "column": c.name}, getattr(c, name)) for c in health.columns
+        ]
+    numbers["files_by_depth"] = [
+        ({**table, "depth": str(int(depth))}, files)
+        for depth, files in health.depth_histogram.items()
+    ]
+    return _gauges("liquidlog_health", numbers)
 
 
 def tick_openmetrics(ticked: "Ticked") -> str:
-    """Return the numbers of a run of upkeep as gauges, labelled with the tables' addresses."""
+    """Return the numbers of a run of upkeep as gauges with the tables' addresses."""
     tables = [({"table": one.table}, one) for one in ticked.tables]
-    numbers: Mapping[str, Sequence[tuple[Labels, float | None]]] = {
+    numbers: dict[str, Samples] = {
         "decision": [({**of, "decision": one.decision.value}, 1) for of, one in tables],
         "failed": [(of, int(bool(one.errors))) for of, one in tables],
         "bytes_rewritten": [(of, one.bytes_rewritten) for of, one in tables],
@@ -416,16 +397,17 @@ def tick_openmetrics(ticked: "Ticked") -> str:
         "budget_bytes": [({}, ticked.budget_bytes)],
         "spent_bytes": [({}, ticked.spent_bytes)],
     }
-    lines = [line for name, found in numbers.items() for line in _gauge(f"{_TICK}_{name}", found)]
+    return _gauges("liquidlog_tick", numbers)
+
+
+def _gauges(prefix: str, numbers: Mapping[str, Samples]) -> str:
+    lines = []
+    for name, found in numbers.items():
+        samples = [(labels, value) for labels, value in found if value is not None]
+        if samples:
+            lines.append(f"# TYPE {prefix}_{name} gauge")
+        for labels, value in samples:
+            safe = {key: visible_lines(text, indent="") for key, text in labels.items()}
+            shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in safe.items())
+            lines.append(f"{prefix}_{name}{f'{{{shown}}}' if shown else ''} {value}")
     return "\n".join([*lines, "# EOF\n"])
-
-
-def _gauge(name: str, found: Sequence[tuple[Labels, float | None]]) -> Iterator[str]:
-    samples = [(labels, value) for labels, value in found if value is not None]
-    if not samples:
-        return
-    yield f"# TYPE {name} gauge"
-    for labels, value in samples:
-        safe = {key: visible_lines(text, indent="") for key, text in labels.items()}
-        shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in safe.items())
-        yield f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"

@@ -149,9 +149,9 @@ def parse_size(text: int | str) -> int:
     return size_bytes
 
 
-def render_size(size_bytes: int) -> str:
-    """Return a size for people: 1536 as `1.5 KiB`."""
-    size = float(size_bytes)
+def render_size(size_bytes: float) -> str:
+    """Return a size, rounded to bytes, for people: 1536 as `1.5 KiB`."""
+    size = float(round(size_bytes))
     for unit in _UNITS[:-1]:
         if abs(size) < 1024:  # noqa: PLR2004
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

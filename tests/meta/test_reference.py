@@ -2,13 +2,11 @@
 
 import re
 
-import click
-
 from liquidlog import errors
-from liquidlog.cli.main import cli
 from liquidlog.clustering.settings import SETTINGS, WEIGHTS
 from liquidlog.spec import features
 from liquidlog.spec.actions import Protocol
+from support.commands import commands
 from support.repository import ROOT, text
 
 VERBS = text("docs/reference/cli.md")
@@ -26,14 +24,8 @@ def _table(page: str, heading: str) -> dict[str, str]:
     return {row.split("|")[1].strip(): row for row in rows}
 
 
-def _commands() -> dict[str, click.Command]:
-    context = click.Context(cli)
-    found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
-    return {name: command for name, command in found.items() if command is not None}
-
-
 def test_every_verb_is_in_the_table_of_verbs() -> None:
-    assert {verb.strip("`") for verb in _table(VERBS, "verb")} == set(_commands())
+    assert {verb.strip("`") for verb in _table(VERBS, "verb")} == set(commands())
 
 
 def test_every_setting_is_in_the_table_of_settings() -> None:
@@ -53,7 +45,7 @@ def test_every_verb_that_writes_can_run_dry() -> None:
     }
     dry = {
         name
-        for name, command in _commands().items()
+        for name, command in commands().items()
         if any(parameter.name == "dry_run" for parameter in command.params)
     }
     assert dry == writing
@@ -62,7 +54,7 @@ def test_every_verb_that_writes_can_run_dry() -> None:
 def test_options_that_a_page_names_exist() -> None:
     known = {
         option
-        for command in _commands().values()
+        for command in commands().values()
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }

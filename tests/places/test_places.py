@@ -16,9 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.main import cli
 from liquidlog.fleet.policy import parse_policy
 from liquidlog.table import Table
+from support.commands import commands
 from support.examples import blocks
 from support.repository import ROOT, text
 
@@ -79,7 +79,7 @@ def require_understood(line: str) -> None:
     """Parse the words of a command of ours as it would, up to what the shell does with it."""
     words = shlex.split(line.partition(">")[0].partition("|")[0])
     assert words[0] in {COMMAND, "liquidlog"}
-    cli.commands[words[1]].make_context(words[1], words[2:])
+    commands()[words[1]].make_context(words[1], words[2:])
 
 
 def cron_lines() -> list[str]:

@@ -6,12 +6,20 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
 
+import click
 import pytest
 
 from liquidlog.cli.main import cli, run
 from support.repository import text
 
 Call = Callable[..., tuple[int, Any, Any]]
+
+
+def commands() -> dict[str, click.Command]:
+    """Return the command of each verb."""
+    context = click.Context(cli)
+    found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def caller(capsys: pytest.CaptureFixture[str]) -> Call:

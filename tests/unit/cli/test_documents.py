@@ -23,14 +23,13 @@ from deltalake import DeltaTable, write_deltalake
 from jsonschema import Draft202012Validator
 
 from liquidlog.cli import rewriting, upkeeping
-from liquidlog.cli.main import cli
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.report.jsonable import render_json
 from liquidlog.spec.text import set_properties
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.commands import said
+from support.commands import commands, said
 from support.copies import copy_table
 from support.error_examples import EXAMPLES
 from support.partitioned import partitioned_table
@@ -458,7 +457,7 @@ def _sources(home: Path) -> None:
 def test_every_verb_has_a_schema_and_those_that_write_run_dry_here(printed: Printed) -> None:
     options = {
         name: {option for one in command.params for option in one.opts}
-        for name, command in cli.commands.items()
+        for name, command in commands().items()
     }
     # sql prints the documents of other verbs, and its own of ALTER TABLE.
     others = {"error", "alter", "cubes", "explain"}

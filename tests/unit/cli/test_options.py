@@ -21,7 +21,7 @@ from liquidlog.cli.main import GONE, SECTIONS, cli, run
 from liquidlog.cli.options import FILE_NAME
 from liquidlog.cli.output import VERBOSE
 from liquidlog.table import Table
-from support.commands import said
+from support.commands import commands, said
 
 REFUSED: Final = """
 append plain source --cluster
@@ -177,7 +177,7 @@ def test_options_and_verbs_that_are_gone_name_what_to_use(home: Path) -> None:
 def test_help_begins_with_the_summary_and_ends_with_examples_that_parse() -> None:
     _, listed, _ = said("--help")
     for name, verb in [pair for verbs in SECTIONS.values() for pair in verbs.items()]:
-        command = cli.commands[name]
+        command = commands()[name]
         first = (command.help or "").split("\n\n")[0].replace("\n", " ")
         assert (command.name, first) == (name, verb.summary)
         assert re.search(rf"^  {name} +{re.escape(verb.summary)}$", listed, re.MULTILINE)
@@ -255,7 +255,7 @@ def test_verbs_are_offered_with_their_summaries() -> None:
 
 
 def test_options_are_offered() -> None:
-    for verb, command in cli.commands.items():
+    for verb, command in commands().items():
         options = {
             name
             for one in command.params
