@@ -1,6 +1,5 @@
-"""Which layout suits readers: candidates, measured on sampled rows, and the choice among them.
+"""Which layout suits the queries of a table.
 
-- `search` layouts that come into question, which are measured, and the choice; older and newest
-  queries, how certain a gain is, whether it is worth it, and whether the model fits
-- `advice` all of it: commands, properties, and the document that is saved
+- `search` tries layouts and chooses one; it says how certain the gain is, and checks predictions
+- `advice` has the result: the layout, its commands and properties, and the saved document
 """

@@ -1,4 +1,4 @@
-"""Advice: the best layout of a table for its readers, how to get it, and its document."""
+"""Advice: the best layout of a table for its queries, the commands that make it, its document."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,15 +36,14 @@ SAVED_AS: Final = "ADVICE.json"
 
 _LOSERS: Final = 10
 _LOSES: Final = 1.01
-"""A predicate loses if it then costs more than this many times its cost now."""
+"""A predicate loses if queries then wait more than this many times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """The table as the newest queries read it now.
+    """What one of the newest queries opens now, on average.
 
-    `read_share` is the mean share of the table's bytes that a query opens; `bytes_per_reading` and
-    `files_per_reading` are means, too.
+    `read_share` is a share of the table's bytes.
     """
 
     columns: tuple[Path, ...]
@@ -55,9 +54,9 @@ class Current:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A layout, and what a newest query would open on average: see Current.
+    """A layout, and what one of the newest queries would open on average: see Current.
 
-    `older_read_share` is the share for the older queries, which chose the layout.
+    `older_read_share` is for the older queries, which choose the layout.
     """
 
     candidate: Candidate
@@ -86,7 +85,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateReads:
-    """What a query of a predicate opens now and with the best layout."""
+    """What a predicate opens now and with the best layout."""
 
     where: str
     share: float
@@ -105,7 +104,7 @@ class PredicateReads:
 def losers(
     wheres: Sequence[str], weights: Floats, now: Readings, after: Readings
 ) -> tuple[PredicateReads, ...]:
-    """Return the predicates that would cost more than now, the greatest losers first."""
+    """Return the predicates that would wait longer than now, the greatest losers first."""
     lost = after.seconds - now.seconds
     loses = after.seconds > now.seconds * _LOSES
     order = np.argsort(-(lost * weights), kind="stable")
@@ -124,13 +123,13 @@ def losers(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Advice(Summary):
-    """The best layout of a table for its readers, and its gain.
+    """The best layout of a table for its queries, and its gain.
 
-    The older queries choose `best`, None if there is no choice; `is_recommended` and `reason` say
-    whether to make it, and why. `gain` is the share of their wait that queries save; the best
-    layout's read share and gain lie in `interval` and `gain_interval` in nine of ten cases.
-    `columns` maps candidate columns to their gains beside the best layout's others. The table
-    remembers the layout by `sets` and `unset` properties. `notes` say what was not measured.
+    The older queries choose `best`, None without a choice; `is_recommended` and `reason` say
+    whether to make it, and why. Queries save `gain`, a share of their wait. In nine of ten cases,
+    the read share of the best layout lies in `interval`, its gain in `gain_interval`. `columns`
+    maps each candidate column to what it adds to the other columns of the best layout. The table
+    remembers the layout by the properties `sets` and `unset`. `notes` say what was not measured.
     """
 
     table_uri: str
@@ -305,7 +304,7 @@ def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
     if head.get("format_version") != FORMAT_VERSION:
         raise DocumentError(
             where,
-            f"is advice of format {head.get('format_version')!r}, and this release reads"
+            f"is advice of format {head.get('format_version')!r}, and this release reads format"
             f" {FORMAT_VERSION}; make it again with advise -o",
         )
     try:
@@ -315,7 +314,7 @@ def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
     layout = found.recommended
     if layout is not None and layout.fitted != (found.fitted_to is not None):
         raise DocumentError(
-            where, "says that its layout is fitted, but not to what, or the reverse"
+            where, "contradicts itself: `fitted` needs `fitted_to`, and the reverse; run advise -o"
         )
     return found
 
@@ -323,12 +322,12 @@ def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
 def plan_arguments(
     advised: AdviceDocument, *, table_id: str, columns: tuple[Path, ...], uri: str
 ) -> Mapping[str, Any]:
-    """Return the arguments of a plan that makes the advised layout."""
+    """Return the arguments of the plan that makes the advised layout."""
     layout = advised.recommended
     if advised.table_id != table_id:
         raise UsageError(
-            f"the advice is of the table {advised.table_uri}, not of {uri}; ask for advice on this"
-            " one",
+            f"the advice is for the table {advised.table_uri}, not for {uri}; run advise on this"
+            " table",
             table_uri=advised.table_uri,
         )
     if layout is None:
@@ -347,7 +346,7 @@ def plan_arguments(
     return layout_arguments(wanted, prefix, layout.curve, layout.max_file_bytes)
 
 
-# From advice to a table: the columns and properties to set, and the commands that set them
+# The columns and properties to set, and the commands that set them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +363,7 @@ NOTHING_TO_DO: Final = Steps()
 
 
 def steps(snapshot: Snapshot, best: Candidate) -> Steps:
-    """Return the steps that make a candidate the table's layout; none for a partitioned table."""
+    """Return the steps that make a candidate the table's layout; a partitioned table has none."""
     if snapshot.metadata.partition_columns:
         return NOTHING_TO_DO
     sets, unset = _properties(snapshot, best)
@@ -405,6 +404,6 @@ def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tu
         sets[PREFIX_PROPERTY] = prefix
     elif not prefix and PREFIX_PROPERTY in configuration:
         unset.append(PREFIX_PROPERTY)
-    # Neither shaped the measured layout; the second has no effect on a clustered table.
+    # The measured layout used neither; the second has no effect on a clustered table.
     unset += [name for name in (WEIGHTS_PROPERTY, ZORDER_PROPERTY) if name in configuration]
     return sets, tuple(unset)

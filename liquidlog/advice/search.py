@@ -15,15 +15,15 @@ from liquidlog.plan import FittedWorkload
 from liquidlog.spec.schema import Path, quote_path
 
 _MOST_SETS: Final = 64
-"""Up to so many sets of columns are tried in every form; of more, only the best few."""
+"""At most this many sets of columns are tried in every form; else only the best few."""
 _MOST_COLUMNS: Final = 8
-"""Of up to so many columns, every set is measured; of more, sets grow from the best ones."""
+"""With at most this many columns, every set is measured; else sets grow from the best ones."""
 _FEWEST_FILE_BYTES: Final = 16 << 20
 """The smallest maximum file size that is tried by default."""
 MOST_FILES: Final = 1024
-"""The most files into which a smaller maximum file size than its own cuts the table."""
+"""A smaller file size than the table's own is tried only if it gives at most this many files."""
 SAME: Final = 0.01
-"""Layouts that cost and read at most this more than the best are as good: the plainest is taken."""
+"""Layouts are equally good if they cost and read at most this share more than the best."""
 _SMALLER: Final = 4
 _MIB: Final = 1 << 20
 _BEAM: Final = 4
@@ -34,10 +34,7 @@ _BEST_TO_FIT: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A layout, as OPTIMIZE FULL would get it.
-
-    `prefix` has some of the `columns`. `is_fitted` says that the layout follows readers' queries.
-    """
+    """A layout of OPTIMIZE FULL: `prefix` has some of the `columns`; `is_fitted` to queries."""
 
     columns: tuple[Path, ...]
     curve: Curve
@@ -51,13 +48,13 @@ class Candidate:
 
     @property
     def plainness(self) -> tuple[int, bool, bool, bool, int]:
-        """Sort key: simpler to set and to explain comes first."""
+        """A sort key: the layout that is simplest to set and explain comes first."""
         is_kd = self.curve is Curve.KD
         return len(self.columns), self.is_fitted, bool(self.prefix), is_kd, -self.max_file_bytes
 
 
 Measure = Callable[[Sequence[Candidate]], Sequence[Readings]]
-"""Returns what readers open with each candidate."""
+"""Returns what queries open with each candidate."""
 
 Measured = dict[Candidate, Readings]
 
@@ -74,20 +71,14 @@ def layout_arguments(
     return found
 
 
-def sets_of_columns(columns: Sequence[Path], max_columns: int) -> list[tuple[Path, ...]]:
-    """Return the sets of one to `max_columns` of the columns, the smaller first."""
-    sizes = range(1, max_columns + 1)
-    return [*chain.from_iterable(combinations(columns, size) for size in sizes)]
-
-
 def plainest(columns: tuple[Path, ...], max_file_bytes: int) -> Candidate:
-    """Return the layout of columns without settings: flat, along a Hilbert curve."""
+    """Return the layout of columns along a Hilbert curve, without other settings."""
     curve = Curve.HILBERT if len(columns) > 1 else Curve.LINEAR
     return Candidate(columns=columns, curve=curve, max_file_bytes=max_file_bytes)
 
 
 def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]:
-    """Yield the forms of a layout: flat along each curve, and with each prefix of few values."""
+    """Yield the forms of a layout: each curve, alone and with each prefix of few values."""
     yield plain
     if len(plain.columns) == 1:
         return
@@ -99,7 +90,7 @@ def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]
 
 
 def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to measure: the table's own, then ever smaller ones."""
+    """Return the maximum file sizes to measure: the table's own, then smaller ones."""
     sizes = [own_max_file_bytes]
     while True:
         size = sizes[-1] // _SMALLER
@@ -113,11 +104,11 @@ def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """What is searched.
+    """The layouts to search.
 
-    A layout clusters by some of `columns`; the `few_valued` may be a prefix. `sizes` are maximum
-    file sizes, the table's own first and the smallest last. Two columns of `one_order` are not
-    tried together: they order rows alike, as a time and its day do.
+    A layout clusters by some of `columns`; a `few_valued` column may be a prefix. `sizes` are
+    maximum file sizes, the table's own first and the smallest last. Columns of a pair in
+    `one_order` order rows alike, as a time and its day do, and are not tried together.
     """
 
     columns: tuple[Path, ...]
@@ -127,8 +118,10 @@ class Space:
     one_order: Collection[frozenset[Path]] = ()
 
     def sets(self) -> list[tuple[Path, ...]]:
-        """Return every set of columns that is worth a try, the smaller first."""
-        return self.worth_a_try(sets_of_columns(self.columns, self.max_columns))
+        """Return every set of columns that is worth a try, small sets first."""
+        sizes = range(1, self.max_columns + 1)
+        sets = chain.from_iterable(combinations(self.columns, size) for size in sizes)
+        return self.worth_a_try([*sets])
 
     def worth_a_try(self, sets: Sequence[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
         """Return the sets without two columns of one order."""
@@ -141,7 +134,7 @@ class Space:
 
 
 def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
-    """Return what readers open with each measured candidate."""
+    """Return what queries open with each measured candidate."""
     found: Measured = {}
 
     def look(candidates: Sequence[Candidate]) -> None:
@@ -198,11 +191,10 @@ class Regret(NamedTuple):
 def regrets(
     known: Mapping[Candidate, Readings], unknown: Mapping[Candidate, Readings], weights: Floats
 ) -> Mapping[Candidate, Regret]:
-    """Return each candidate's worst distance from the best.
+    """Return how far each candidate may be from the best.
 
-    Readers may repeat their queries (then they open what is `known`, of candidates fitted to these
-    very predicates) or ask for other constants (then `unknown`, of candidates fitted to others of
-    their kinds). Each candidate is compared with the best of both.
+    `known` is what repeated queries open, `unknown` what queries with other constants open: there,
+    candidates are fitted to other predicates of the same kinds. The worse of both counts.
     """
     worst = dict.fromkeys(known, Regret(0.0, 0.0))
     for found in (known, unknown):
@@ -217,7 +209,7 @@ def regrets(
 
 
 def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
-    """Return the best candidate: the plainest of all that are as good as any."""
+    """Return the plainest of the candidates that are as good as the best."""
     best = min(found.values())
     same = [
         one
@@ -230,7 +222,7 @@ def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
 def preferred_since(
     found: Mapping[Candidate, Readings], best: Candidate, newest: Floats
 ) -> tuple[Candidate, float] | None:
-    """Return the candidate of other columns that suits the newest queries best, and its gain."""
+    """Return the candidate with other columns that suits the newest queries best, and its gain."""
     known = costs(found, newest)
     others = {one: cost for one, cost in known.items() if set(one.columns) != set(best.columns)}
     other = min(others, key=lambda one: (others[one], one.plainness), default=None)
@@ -247,11 +239,11 @@ def marginal_gains(
     cost_now: float,
     cost_joined: float,
 ) -> dict[Path, float | None]:
-    """Return each column's gain beside the best candidate's others, as a share of `cost_now`.
+    """Return what each column adds to the other columns of the best candidate.
 
-    That is what the best layout without the column costs more. For a column that the best candidate
-    lacks, it is what the best layout with it would cost less: nothing if a column of the candidate
-    has the same order. Without any column, joined files cost `cost_joined`. None if not measured.
+    That is the difference in cost between the best layouts with and without the column, as a share
+    of `cost_now`: 0 if a column of the candidate has the same order, None if not measured. Without
+    any column, joined files cost `cost_joined`.
     """
     known = costs(found, weights)
     own = frozenset(best.columns)
@@ -278,14 +270,14 @@ def marginal_gains(
     return gains
 
 
-# The evidence for a layout: older queries choose it, newer ones judge it and its gain
+# The evidence for a layout: older queries choose it, newer queries judge it
 #
-# A layout that is fitted to the older queries suits these better than any others. So that this
-# does not decide the choice, they are split into folds: a layout is fitted without one fold and
-# measured by it, fold by fold.
+# A layout that is fitted to the older queries suits these better than other queries. To keep the
+# choice fair, the older queries are split into folds: a layout is fitted without one fold and
+# measured on it, fold by fold.
 
 _NEWEST_SHARE: Final = 0.3
-"""The share of all queries, the newest, that judges a choice."""
+"""The newest queries, this share of all, judge the choice."""
 
 BY_TIME: Final = "time"
 BY_SHAPE: Final = "shape"
@@ -294,10 +286,8 @@ NOT_AT_ALL: Final = "none"
 FEW: Final = 10
 """Fewer queries are not split: all of them choose and judge."""
 
-_FOLDS: Final = 4
-_FOLDS_OF_MANY: Final = 2
 _MANY: Final = 200
-"""From so many queries on, half of them are enough to fit a layout."""
+"""With this many queries, half of them are enough to fit a layout."""
 
 _STEPS: Final = 60
 _SEED: Final = 20261122
@@ -307,8 +297,8 @@ _SEED: Final = 20261122
 class Halves:
     """The weights of p predicates among the older queries and among the newest, (p,) each.
 
-    `by` says what splits them: `time`; `shape` if times are unknown, so that predicates on the same
-    columns are split in a fixed way; `none` if there are too few, and both halves are all.
+    They are split by `time`; without times by `shape`, which splits the predicates on the same
+    columns in a fixed way. With too few queries, by `none`: both halves have all queries.
     """
 
     older: Floats
@@ -344,7 +334,7 @@ def _share_after(first: Floats, last: Floats, time: float) -> Floats:
 
 
 def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) -> Halves:
-    """Return two halves that both have every shape; few queries are not split."""
+    """Return two halves that both have predicates of every shape."""
     older, newest = weights.copy(), weights.copy()
     is_parted = False
     for some in _places(shapes).values() if len(weights) >= FEW else ():
@@ -369,24 +359,24 @@ def _places(shapes: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 
 
 def folds(weights: Floats, shapes: Sequence[Hashable], count: int | None = None) -> Floats:
-    """Return the weight of each predicate in each fold, (count, p); they add up to `weights`.
+    """Return the weight of each predicate in each fold, (count, p); the sum is `weights`.
 
-    A predicate that was asked several times is in as many folds, so that a layout that knows it
-    measures it. A lone predicate on its columns is in all: no other tells of them. `weights` count
-    queries, or, if some are below 1, are shares. There are four folds, two if predicates are many.
+    A repeated predicate is in as many folds as it has queries. The only predicate on some columns
+    is in all folds, since no other represents it. `weights` count queries; if some are below 1,
+    they are shares. There are four folds, or two for many predicates.
     """
     random = np.random.default_rng(_SEED)
-    asked = np.flatnonzero(weights > 0)
+    used = np.flatnonzero(weights > 0)
     if count is None:
-        count = _FOLDS if len(asked) < _MANY else _FOLDS_OF_MANY
+        count = 4 if len(used) < _MANY else 2
     found = np.zeros((count, len(weights)))
-    if not len(asked):
+    if not len(used):
         return found
-    readings = weights / min(1.0, float(weights[asked].min()))
+    queries = weights / min(1.0, float(weights[used].min()))
     turn = 0
-    for some in _places([shapes[number] for number in asked.tolist()]).values():
-        for number in random.permutation(asked[some]).tolist():
-            most = count if len(some) == 1 else min(count, max(1, int(readings[number])))
+    for some in _places([shapes[number] for number in used.tolist()]).values():
+        for number in random.permutation(used[some]).tolist():
+            most = count if len(some) == 1 else min(count, max(1, int(queries[number])))
             own = (turn + np.arange(most)) % count
             found[own, number] = weights[number] / most
             turn += most
@@ -415,16 +405,15 @@ def certainty(
 ) -> Certainty:
     """Return the ranges of a gain and of a read share, by a bootstrap.
 
-    All arrays have one entry per predicate: the cost of one query now and with the layout, and the
-    share of the table's bytes that it then opens. `halves` has the last two by each half of the
-    sampled rows. Predicates are drawn with replacement, with their weights; every draw adds the
-    distance of one half from the mean of all halves.
+    Arrays have one entry per predicate: the cost of a query now and with the layout, and the share
+    of the table's bytes that it then opens. `halves` has the last two for each half of the sampled
+    rows. Each draw takes predicates with replacement, and adds one half's distance from the mean.
     """
     random = np.random.default_rng(_SEED)
     count = len(weights)
     times = random.multinomial(count, np.full(count, 1 / count), _DRAWS)
     if int((weights > 0).sum()) < FEW:
-        times = np.ones_like(times)  # so few queries say nothing of others
+        times = np.ones_like(times)  # so few queries do not represent others
     drawn = times * weights
     stacked = np.array(halves or [(np.zeros(count), np.zeros(count))])
     errors = stacked - stacked.mean(axis=0)
@@ -445,25 +434,25 @@ def certainty(
 # Whether a layout gains enough to set its columns, in one sentence
 
 MIN_GAIN: Final = 0.1
-"""The default least gain of a recommended layout: a tenth of the cost of reading."""
+"""The default of the least gain of a recommended layout: a tenth of the wait."""
 
 NO_COLUMNS: Final = "joining small files, without clustering columns,"
-OWN_COLUMNS: Final = "laying rows out anew by the columns that the table has"
+OWN_COLUMNS: Final = "a full rewrite by the present columns"
 PARTITIONS: Final = "joining small files inside partitions"
-"""What makes fewer files without other columns."""
+"""Simpler rewrites, without new columns."""
 
 _LONGER: Final = 1.005
-"""Two decimals show a longer wait only from this ratio on."""
+"""Two decimals show no smaller ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """The gain of a layout for the readers that judge it.
+    """The gain of a layout for the queries that judge it.
 
-    `cost_now` and `cost_after` are the mean seconds that one query waits for the store;
-    `cost_joined` is the cost if small files were only joined, at most `cost_now`; `joins` says how.
-    `range` holds the gain, a share of `cost_now`. `share_of_older` is the gain of the queries that
-    chose the layout, which are older than those that judge it if `is_by_time`.
+    `cost_now` and `cost_after` are the mean seconds that a query waits for the store. A simpler
+    rewrite, named by `joins`, costs `cost_joined`, at most `cost_now`. `range` holds the gain, a
+    share of `cost_now`; `share_of_older` is the gain of the queries that chose the layout. These
+    are older than the judging queries if `is_by_time`.
     """
 
     cost_now: float
@@ -493,7 +482,9 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
             f" wait, but {'newer' if gain.is_by_time else 'other'} ones {would}"
         )
     if gain.share < min_gain:
-        return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
+        return (
+            f"the best layout saves a query {gain.share:.1%} of its wait, less than {min_gain:.0%}"
+        )
     beyond_joining = 1 - gain.cost_after / gain.cost_joined if gain.cost_joined > 0 else 0.0
     if beyond_joining < min_gain:
         return (
@@ -501,23 +492,20 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
             f" and the best layout {gain.share:.0%}"
         )
     if gain.range.low <= 0:
-        return (
-            f"the best layout may gain nothing: {gain.share:.0%}, between {gain.range.low:.0%} and"
-            f" {gain.range.high:.0%} in nine of ten cases"
-        )
+        return f"the best layout saves a query {gain.share:.0%} of its wait, but maybe nothing"
     return None
 
 
-# Whether the model fits: predicted against observed bytes of recorded scans
+# Whether predictions are right: predicted and observed bytes of recorded scans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """The sums of predicted and observed bytes over the scans whose engine counted them.
+    """The predicted and observed bytes of all scans whose engine counted bytes.
 
-    `median_error` is the scans' median distance of predicted from observed bytes, as a share of
-    these; None if nothing was observed. `scans_on_their_version` counts the scans that were
-    predicted on the files of their time; the others on today's.
+    `median_error` is the median distance of predicted from observed bytes, as a share of the
+    observed; None without observations. `scans_on_their_version` counts the scans that were
+    predicted on the files of their time; the others were predicted on today's files.
     """
 
     scans: int = 0
@@ -531,10 +519,10 @@ class Backtest:
 def backtest(
     weights: Floats, predicted: Floats, observed: Floats, *, on_version: Floats, notes: list[str]
 ) -> Backtest:
-    """Return the back-test of scans; all arrays have one entry per predicate.
+    """Return the back-test of scans; arrays have one entry per predicate, bytes are per scan.
 
-    Bytes are those of one scan. `on_version` is 1 if its prediction is on the files of its time,
-    else 0. The error of a scan that read nothing is 1 if any bytes were predicted.
+    `on_version` is 1 for a prediction on the files of the scan's time, else 0. If a scan read
+    nothing, its error is 1 if bytes were predicted.
     """
     if not len(weights):
         return Backtest()

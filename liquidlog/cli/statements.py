@@ -65,8 +65,8 @@ def sql(
         raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")
     if isinstance(asked, ask.Creation) and asked.location is not None:
         raise UsageError(
-            "LOCATION is only for tables with a name, and without Spark there is no catalog of"
-            " names; leave it out, and give the path as delta.`path`",
+            "LOCATION is for tables with a name, and without Spark there is no catalog of names;"
+            " leave it out, and give the path as delta.`path`",
             location=asked.location,
         )
     uri = address(asked.table)

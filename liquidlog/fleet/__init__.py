@@ -1,6 +1,6 @@
-"""Many tables: found, looked at, ranked, and kept in shape one after the other.
+"""Many tables: find them, rank them, and keep them in shape.
 
-- `finding` tables by globs and in catalogs
-- `policy` what to do with which tables, from a file of TOML, and what follows from a table's log
-- `upkeep` looking at all tables without acting, and acting on them in order, within a budget
+- `finding` finds tables by globs and in catalogs
+- `policy` reads a policy from TOML and decides what a table needs, by its log
+- `upkeep` surveys all tables, or acts on them in order, within a budget
 """

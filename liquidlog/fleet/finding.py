@@ -1,8 +1,8 @@
 """Find tables by addresses and globs, on local disk, in object stores and in catalogs.
 
-A directory is a table if it holds `_delta_log`. Nothing inside a table is looked at, and no name
-that begins with `_` or `.`. Of a catalog, only the addresses of Delta tables are taken: AWS Glue is
-asked through boto3, Unity Catalog through its REST API.
+A directory is a table if it holds `_delta_log`. The search enters no table, and no directory whose
+name begins with `_` or `.`. Catalogs give the addresses of their Delta tables: AWS Glue through
+boto3, Unity Catalog through its REST API.
 
 Source: unitycatalog, api/Apis/TablesApi.md, listTables. Databricks answers the same request.
 """
@@ -42,14 +42,14 @@ _WILD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
 _PARALLEL: Final = 16
 _DEEPEST: Final = 32
-"""The most levels below a `**`, as directories may link to one above them."""
+"""The most levels below a `**`: links may form a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A table's address, or why nothing was found at an address.
+    """A table's address, or the problem with an address.
 
-    `others` counts tables of other formats in catalogs; the first of all has the sum.
+    `others` counts tables of other formats in catalogs; the first result has the sum.
     """
 
     address: str
@@ -67,15 +67,15 @@ def find_tables(
 ) -> tuple[Found, ...]:
     """Return the tables at addresses and globs, each once, in the order of `wanted`, then by name.
 
-    `*`, `?` and `[…]` stand for parts of one name, `**` for any number of directories. An address
-    without them is a table, whether there is one or not; with `below`, it also stands for tables
-    below it. `glue://` and `unity://` list a catalog. What matches nothing is a problem of its own.
+    `*`, `?` and `[…]` match parts of one name, `**` any number of directories. Any other address is
+    that of a table; with `below`, it also matches tables below it. `glue://` and `unity://` list a
+    catalog. An address that matches nothing becomes a problem.
     """
     listings = [address for address in excluded if is_listing(address)]
     if listings:
         raise UsageError(
-            f"{listings[0]} cannot be excluded: a catalog says where tables are; exclude that, or"
-            " name fewer tables by a pattern",
+            f"{listings[0]} cannot be excluded: exclude the addresses of its tables, or name fewer"
+            " tables by a pattern",
             value=listings[0],
         )
     left_out = [_parts(address) for address in excluded]
@@ -142,7 +142,6 @@ def _parts(address: str) -> tuple[str, tuple[str, ...]]:
     if mark and scheme.lower() != "file" and first == 0:
         raise UsageError(f"{address} has a wildcard in its bucket; name the bucket", value=address)
     head = "/".join(names[:first])
-    # A wildcard at the root, or in a name relative to where the command runs.
     root = f"{scheme}://{head}" if mark else head or ("/" if address.startswith("/") else ".")
     return table_address(root), tuple(names[first:])
 
@@ -166,7 +165,7 @@ def _match(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def _below(root: str, names: tuple[str, ...], options: StorageOptions) -> set[str]:
-    """Return the tables below a directory whose path matches `names`; walks level by level."""
+    """Return the tables below a directory that match `names`, level by level."""
     level = {(root, names)}
     tables: set[str] = set()
     with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -185,7 +184,7 @@ def _step(
     """Return the tables at a place, and the places to look at next."""
     where, names = place
     options = own_options(where, given) or NO_OPTIONS
-    # One request where a listing of the table's data files could take a thousand.
+    # This takes one request; listing the table's data files could take a thousand.
     if holds_any(f"{where.rstrip('/')}/{LOG_DIR}", options):
         ends = all(name == _ANY_DEPTH for name in names)
         return ([where] if ends else []), []
@@ -214,16 +213,14 @@ def own_options(address: str, options: T) -> T | None:
 
 
 MOST_TABLES: Final = 100_000
-"""More tables than one run could look at; ends an endless listing."""
+"""One run could not look at more tables; this ends an endless listing."""
 
 _ADDRESS: Final = re.compile(r"(?i)(glue|unity)://([^/?#@:]+)(?:/([^/?#@]+))?/?")
 _TIMEOUT_SECONDS: Final = 30
-_PLACEHOLDER: Final = "-__PLACEHOLDER__"
-_PARTS_OF_UNITY: Final = 2
 
 
 def is_listing(address: str) -> bool:
-    """Return whether an address stands for the tables of a catalog, not for one of them."""
+    """Return whether an address names all tables in a part of a catalog."""
     is_catalog = address.lower().startswith(("glue://", "unity://"))
     return is_catalog and table_in_catalog(address) is None
 
@@ -235,16 +232,11 @@ def _listing(address: str) -> tuple[str, tuple[str, ...], str]:
     if found is None:
         raise UsageError(f"an address of tables in a catalog has the form {forms}")
     catalog, pattern = found[1].lower(), unquote(found[3] or "*")
-    parts = tuple(map(unquote, found[2].split("."))) if catalog == "unity" else (unquote(found[2]),)
-    if (
-        any(map(is_glob, parts))
-        or not all(parts)
-        or (catalog == "unity" and len(parts) != _PARTS_OF_UNITY)
-    ):
+    parts = tuple(map(unquote, found[2].split(".") if catalog == "unity" else [found[2]]))
+    count = len(("catalog", "schema")) if catalog == "unity" else 1
+    if any(map(is_glob, parts)) or not all(parts) or len(parts) != count:
         raise UsageError(
-            f"{address} does not name one place of a catalog; expected {forms}, with wildcards only"
-            " in the pattern",
-            value=address,
+            f"{address}: expected {forms}, with wildcards only in the pattern", value=address
         )
     return catalog, parts, pattern
 
@@ -252,8 +244,8 @@ def _listing(address: str) -> tuple[str, tuple[str, ...], str]:
 def glue_location(table: Mapping[str, Any]) -> str | None:
     """Return the location of a table in Glue's `get_tables`, None if it is no Delta table.
 
-    Spark, Athena and Glue's crawler each mark Delta tables differently. In a database without a
-    location, Spark writes a placeholder, and the path into the properties of the serialization.
+    Spark, Athena and Glue's crawler mark Delta tables differently. In a database without a
+    location, Spark writes a placeholder, and puts the path into the properties of the SerDe.
     """
     properties = {
         name.lower(): str(value).lower() for name, value in (table.get("Parameters") or {}).items()
@@ -264,7 +256,7 @@ def glue_location(table: Mapping[str, Any]) -> str | None:
     descriptor = table.get("StorageDescriptor") or {}
     serialization = (descriptor.get("SerdeInfo") or {}).get("Parameters") or {}
     location = str(descriptor.get("Location") or "")
-    if not location or location.endswith(_PLACEHOLDER):
+    if not location or location.endswith("-__PLACEHOLDER__"):
         location = str(serialization.get("path") or "")
     return location or None
 
@@ -280,10 +272,9 @@ _GLUE_OPTIONS: Final = {
 
 
 def _glue_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
-    """Yield (name, location) of the tables of a database; other formats have no location.
+    """Yield (name, location) of the tables of a database; the location of other formats is empty.
 
-    Without storage options, boto3 finds credentials and region; it also knows the variable
-    AWS_ENDPOINT_URL_GLUE.
+    boto3 finds credentials and region that the options lack, and knows AWS_ENDPOINT_URL_GLUE.
     """
     try:
         import boto3
@@ -300,13 +291,13 @@ def _glue_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tu
     )
     try:
         session = boto3.session.Session(**_arguments(options))
-        # A region may be missing where there is none to choose, as with another server.
+        # Other servers than AWS may need no region.
         region = session.region_name or os.environ.get("AWS_REGION")
         client = session.client("glue", config=config, region_name=region)
         for page in client.get_paginator("get_tables").paginate(DatabaseName=database):
             for table in page["TableList"]:
                 yield str(table["Name"]), glue_location(table) or ""
-    except Exception as error:  # noqa: BLE001  boto3 raises what it likes; it may hold a secret
+    except Exception as error:  # noqa: BLE001  any error of boto3; its text may hold a secret
         where, detail = f"glue://{database}", redacted(str(error), options, os.environ)
         raise StorageError(where, f"cannot be listed: {type(error).__name__}: {detail}") from None
 

@@ -1,9 +1,8 @@
-"""A policy of upkeep in TOML, what a table's log says, and what the policy wants of the table.
+"""A policy of upkeep in TOML, and what it wants of a table, by the table's log.
 
 A policy says which tables to look at, when to rewrite them, and within what budget. Missing keys
-have the defaults of `UpkeepPolicy`; all wrong keys are named at once, with what was expected and
-found. None is no limit. Past work is read from commitInfo, newest commits first, and no more than
-needed.
+have the defaults of `UpkeepPolicy`; None is no limit. One error names all wrong keys. Past work is
+read from commitInfo, the newest commits first, and no more than needed.
 """
 
 import os.path
@@ -34,9 +33,8 @@ from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import TableStore
 
 _DAY_MS: Final = 86_400_000
-_WHOLE: Final = 100.0
 _LONGEST: Final = 60
-"""Errors cut longer values, in characters."""
+"""Errors cut longer values."""
 
 _GONE: Final = {
     "quiet": "quiet windows are gone: let the schedule start tick only when it may work",
@@ -49,10 +47,10 @@ _GONE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteWhen:
-    """The least of any of these that makes a table worth judging.
+    """Limits: a table is judged if it reaches one of them.
 
-    `commits` and `age_ms` count since the last rewrite, `age_ms` only if something was committed
-    since. The best rewrite must pay back within `payback_days`.
+    `commits` and `age_ms` count since the last rewrite, `age_ms` only if commits followed it. The
+    last limit is that the best rewrite pays back within `payback_days`.
     """
 
     commits: int | None = None
@@ -65,7 +63,7 @@ class RewriteWhen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePolicy:
-    """When tables are rewritten, and for whose queries; `workload` is their address."""
+    """When tables are rewritten, and for which queries; `workload` is their address."""
 
     when: RewriteWhen
     bar: Bar = field(default_factory=Bar)
@@ -81,9 +79,9 @@ DEFAULT_WHEN: Final = RewriteWhen(
 class UpkeepPolicy:
     """What to do with which tables, given by addresses and globs.
 
-    None is no limit, or not to be done. One run rewrites `budget_bytes` at most, and begins
-    rewrites within `budget_minutes`. A checkpoint is due when the newest is `checkpoint_commits`
-    old, a vacuum when the last one is `vacuum_age_ms` old; `vacuum_retain` is its option.
+    None is no limit, or work that is not wanted. One run rewrites at most `budget_bytes`, and
+    begins rewrites within `budget_minutes`. A checkpoint is due `checkpoint_commits` after the
+    last, a vacuum `vacuum_age_ms` after the last, with the retention `vacuum_retain`.
     """
 
     tables: tuple[str, ...] = ()
@@ -97,11 +95,10 @@ class UpkeepPolicy:
 
 
 _Text = Annotated[str, Meta(pattern=r"\S")]
-_Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class _Kind(NamedTuple):
-    """A kind of value: its description, its type, and what is made of it."""
+    """A kind of value: its description, its type, and a function that converts it."""
 
     expected: str
     type: Any
@@ -111,8 +108,8 @@ class _Kind(NamedTuple):
 def _share(value: float | str) -> float:
     if isinstance(value, str):
         number = float(value.strip().removesuffix("%"))
-        value = number / _WHOLE if value.strip().endswith("%") else number
-    return convert(value, _Share)
+        value = number / 100 if value.strip().endswith("%") else number
+    return convert(value, Annotated[float, Meta(gt=0, le=1)])
 
 
 def _retention(text: str) -> str:
@@ -149,12 +146,9 @@ _KEYS: Final[Mapping[str, Mapping[str, _Kind]]] = {
 _TABLES_IN: Final = {"": ("rewrite", "budget", "checkpoint", "vacuum"), "rewrite": ("when",)}
 _NEEDED: Final = {"checkpoint": "commits", "vacuum": "age"}
 
-_FIELDS: Final = {"age": "age_ms"}
-"""Fields that have another name than their keys."""
-
 
 def _shown(value: object) -> str:
-    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
@@ -206,14 +200,14 @@ def _wrong(where: str, detail: str) -> UsageError:
 def _sections(
     found: Mapping[str, Any], name: str, problems: list[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name, values by field) of a table of TOML and its inner tables; collect problems."""
+    """Yield (name, values by field) of a table of TOML and its inner tables; add problems."""
     kinds, inner, values = _KEYS[name], _TABLES_IN.get(name, ()), dict[str, Any]()
     for key, value in found.items():
         path = f"{name}.{key}" if name else key
         if key in kinds:
             try:
                 converted = convert(value, kinds[key].type)
-                values[_FIELDS.get(key, key)] = kinds[key].made(converted)
+                values["age_ms" if key == "age" else key] = kinds[key].made(converted)
             except (ValidationError, ValueError, UsageError, OverflowError):
                 problems.append(f"{path}: expected {kinds[key].expected}, found {_shown(value)}")
         elif key not in inner:
@@ -260,12 +254,9 @@ SMALL_PART: Final = 8
 
 _MINUTE_MS: Final = 60_000
 MOST_COMMITS: Final = 1_000
-"""The most commits that are read, as a table may have one per second."""
+"""The most commits that are read: a table may have one per second."""
 
 _OPTIMIZE: Final = "OPTIMIZE"
-_NOTES: Final = frozenset({VACUUM_START, VACUUM_END, ORPHANS})
-"""Operations whose commits change no file, and so are no reason for a rewrite."""
-
 _TOGETHER: Final = 16
 
 
@@ -284,11 +275,11 @@ class Decision(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class PastWork:
-    """What the newest commits say.
+    """What the newest commits did.
 
-    `commits_since` counts the commits that changed files since the last rewrite, which was
-    committed at `since_ms` as version `last_rewrite`. If none was read, `last_rewrite` is None, and
-    all commits read count.
+    `commits_since` counts the commits that changed files after the last rewrite, which was
+    committed at `since_ms` as version `last_rewrite`. If no rewrite was read, `last_rewrite` is
+    None, and all read commits count.
     """
 
     commits_since: int = 0
@@ -298,12 +289,13 @@ class PastWork:
     last_vacuum_ms: int | None = None
 
     def take(self, version: int, operation: str | None, at_ms: int) -> None:
-        """Count a commit that is older than all before."""
+        """Count a commit that is older than all counted ones."""
         if operation == VACUUM_START and self.last_vacuum_ms is None:
             self.last_vacuum_ms = at_ms
         if self.last_rewrite is None:
             self.since_ms = at_ms
-            self.commits_since += operation not in {*_NOTES, _OPTIMIZE}
+            # These change no file, so they are no reason for a rewrite.
+            self.commits_since += operation not in {VACUUM_START, VACUUM_END, ORPHANS, _OPTIMIZE}
             self.last_rewrite = version if operation == _OPTIMIZE else None
 
 
@@ -313,7 +305,7 @@ def past_work(
     enough: Callable[[PastWork], bool] = lambda _: False,
     most: int = MOST_COMMITS,
 ) -> PastWork:
-    """Return what the newest commits say of upkeep, read until `enough` is true."""
+    """Return what the newest commits did; reads commits until `enough` is true."""
     listing = list_log(store)
     newest_first = sorted(listing.commits, reverse=True)
     checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
@@ -331,9 +323,9 @@ def past_work(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The numbers that triggers are compared with; None is unknown, or does not apply.
+    """The numbers that a policy limits; None is unknown, or does not apply.
 
-    `commits` and `since_last_ms` count since the last rewrite, or if not `is_since_rewrite`, since
+    `commits` and `since_last_ms` count from the last rewrite, or, unless `is_since_rewrite`, from
     the log's oldest commit.
     """
 
@@ -349,7 +341,7 @@ class Seen:
 def seen_of(
     snapshot: Snapshot, past: PastWork, when: RewriteWhen, bounds_of: BoundsOf, now_ms: int
 ) -> Seen:
-    """Return the numbers that triggers are compared with; the depth only if `when` has it."""
+    """Return the numbers that a policy limits; the depth ratio only if `when` limits it."""
     columns = clustering_state(snapshot).columns
     sizes = snapshot.files["size"]
     small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
@@ -369,7 +361,7 @@ def seen_of(
 
 
 def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
-    """Return the depth as a multiple of the depth after a full rewrite, None without columns."""
+    """Return the depth divided by the depth after a full rewrite, None without columns."""
     columns = clustering_state(snapshot).columns
     if not snapshot.files.num_rows or not columns:
         return None
@@ -379,7 +371,7 @@ def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
 
 
 def triggers(when: RewriteWhen, seen: Seen) -> dict[str, str]:
-    """Return the reasons to judge a table that need no verdict, in numbers, by the policy's key."""
+    """Return the reasons to judge a table, by the policy's key."""
     share = seen.small_files / seen.files if seen.files > 1 else None
     age_ms = seen.since_last_ms if seen.commits else None
     since, last = "the log begins", "the oldest commit is from"
@@ -419,7 +411,7 @@ def _commits(seen: Seen) -> str:
 
 
 def not_triggered(when: RewriteWhen, seen: Seen) -> str:
-    """Return why a table is not judged or rewritten yet, in numbers."""
+    """Return why a table is not judged or rewritten yet."""
     since = " since the last rewrite" if seen.is_since_rewrite else ""
     found = [f"{_commits(seen)}{since}"]
     if when.unclustered_bytes is not None and seen.unclustered_bytes is not None:
@@ -435,8 +427,8 @@ def not_triggered(when: RewriteWhen, seen: Seen) -> str:
 class Answer:
     """What a policy wants of a table: a rewrite or None, with its triggers and the reason.
 
-    `verdict` is None if it was not needed, and `bar` is the one that the rewrite reaches;
-    `is_early` if a rewrite comes too soon after the last.
+    `verdict` is None if it was not needed. The rewrite reaches `bar`; it `is_early` if it comes
+    too soon after the last.
     """
 
     reason: str
@@ -448,9 +440,9 @@ class Answer:
 
 
 def lasting_bar(bar: Bar, seen: Seen) -> Bar:
-    """Return the bar that a rewrite must reach, with no more days than the last one is old.
+    """Return the bar of a rewrite: it must pay back in no more time than passed since the last.
 
-    Appends undo a rewrite, and the next one takes the same files again, so a table that was
+    Appends undo a rewrite, and the next rewrite takes the same files again. So a table that was
     rewritten yesterday waits, or gets a smaller rewrite.
     """
     if seen.since_last_ms is None or not seen.is_since_rewrite:
@@ -465,9 +457,9 @@ def _within(bar: Bar, days: float) -> Bar:
 
 
 def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -> Answer:
-    """Return what a policy wants of a table, which is judged only if that can change the answer.
+    """Return what a policy wants of a table; judges it only if that can change the answer.
 
-    New clustering columns are left to people: only rewrites by the table's own columns count.
+    Only rewrites by the table's own columns count: people set new clustering columns.
     """
     when = policy.when
     found = triggers(when, seen)
@@ -491,20 +483,20 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
             f"{reason} Not yet: the last one was {ago} ago, and this one takes longer to pay back."
         )
     elif best is None and verdict.best is not None:
-        reason = f"{reason} Clustering columns are for people to set."
+        reason = f"{reason} Set these columns yourself: tick does not."
     return Answer(
         reason=reason, rewrite=best, triggers=found, verdict=verdict, bar=lasting, is_early=is_early
     )
 
 
 def rank(option: Option) -> float:
-    """Return a sort key, the payback as a share of the time allowed: the soonest comes first."""
+    """Return a sort key: the payback as a share of the allowed time."""
     return (option.payback_queries or 0.0) / option.bar.most_queries(option.per_day)
 
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """A budget and what was spent of it since the run began; None is no limit."""
+    """A budget, and what a run has spent of it; None is no limit."""
 
     begun_ms: int
     bytes: int | None = None
@@ -517,14 +509,14 @@ class Spending:
         return None if self.bytes is None else max(0, self.bytes - self.spent_bytes)
 
     def is_over(self, now_ms: int) -> str | None:
-        """Return why nothing can be begun any more, None if the time is not over."""
+        """Return why nothing can begin any more, None before the time is over."""
         minutes = self.minutes
         if minutes is None or now_ms - self.begun_ms < minutes * _MINUTE_MS:
             return None
         return f"the {minutes:g} minutes of the budget are over"
 
     def is_spent(self) -> str | None:
-        """Return why no rewrite can be begun any more, None if bytes are left."""
+        """Return why no rewrite can begin any more, None if bytes are left."""
         if self.left_bytes != 0:
             return None
         return f"the budget of {render_size(self.bytes or 0)} is spent"

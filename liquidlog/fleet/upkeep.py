@@ -1,8 +1,9 @@
-"""Looking at many tables, and acting on them, ranked by their verdicts.
+"""Survey many tables, or act on them, ranked by their verdicts.
 
-`survey` looks at all in a few processes; only pages are written. `tick` claims each table that is
-due, looks at it again, rewrites it within the budget, from the top, and tidies up. One workload has
-the queries of all tables. Between two runs, nothing is kept but the tables' own logs.
+`survey` looks at all tables in a few processes, and writes nothing but pages. `tick` acts on the
+tables that are due, the best rewrite first: it claims a table, looks at it again, rewrites it
+within the budget, and tidies up. One workload has the queries of all tables. A run keeps nothing
+for the next one: the tables' logs are enough.
 """
 
 import hashlib
@@ -66,15 +67,14 @@ MOST_PROCESSES: Final = 8
 """The most processes; each looks at one table at a time."""
 
 _FEWEST_PROCESSES: Final = 2
-"""Two even on one core, as one may wait for storage."""
+"""Even on one core, since a process may wait for storage."""
 
 _SOON_LOOKED_AT: Final = 3
-"""One process looks at so few tables sooner than others start."""
+"""This process looks at so few tables before others would have started."""
 
 _ORDER: Final = (Decision.REWRITE, Decision.FAIL, Decision.LEAVE)
-_OPENED_TOGETHER: Final = 4
-_ODD: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST: Final = 60
+_TOGETHER: Final = 4
+"""Tables that are opened together: few are in memory, and they wait together for storage."""
 
 
 class Readers:
@@ -83,13 +83,13 @@ class Readers:
     def __init__(
         self, source: str | None, addresses: Sequence[str], options: StorageOptions
     ) -> None:
-        """Read the workload, if there is a source, without tables that cannot be opened."""
+        """Read the workload from `source`, if any, for the tables that can be opened."""
         self.source = source
         self._options = options
         self._queries: dict[str, list[Query]] = {}
         if source is None:
             return
-        with ThreadPoolExecutor(_OPENED_TOGETHER) as pool:
+        with ThreadPoolExecutor(_TOGETHER) as pool:
             opened = pool.map(self._opened, addresses)
             known = tuple(table for table in opened if table is not None)
         for query in grouped(found_in([source], Tables(known), options)).queries:
@@ -110,7 +110,7 @@ class Readers:
 
 
 def judged(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
-    """Judge a table for the queries that a workload asks of it, without a `source` for assumed."""
+    """Judge a table for the queries of a workload; without a `source`, queries are assumed."""
     if source is not None and not asked:
         found = no_verdict("leave", f"{source} has no query of it", Criteria(bar=bar))
         return replace(found, readers="workload")
@@ -121,7 +121,7 @@ def judged(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a table: REWRITE, LEAVE or FAIL if it was only looked at; None is unknown."""
+    """The decision about a table, with the reason; REWRITE, LEAVE or FAIL after a mere look."""
 
     table: str
     decision: Decision = Decision.FAIL
@@ -131,7 +131,7 @@ class Outcome:
     error: LiquidlogError | None = None
 
     def failed(self, error: Exception) -> Self:
-        """Return the outcome after an error; a foreign one is named by its class."""
+        """Return the outcome after an error; the class names an error that is not ours."""
         known = error
         if not isinstance(known, LiquidlogError):
             known = LiquidlogError(f"{type(error).__name__}: {error}")
@@ -142,7 +142,7 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 
 def timed(before: OutcomeT, work: Callable[[], OutcomeT]) -> OutcomeT:
-    """Return what `work` makes of an outcome, and its time; any error becomes the outcome."""
+    """Return the outcome of `work` and its duration; an error becomes the outcome."""
     started = time.monotonic()
     try:
         found = work()
@@ -152,7 +152,7 @@ def timed(before: OutcomeT, work: Callable[[], OutcomeT]) -> OutcomeT:
 
 
 def looked_at(empty: OutcomeT, look: Callable[[], OutcomeT]) -> OutcomeT:
-    """Return the same of a first look: what we cannot work on is left alone."""
+    """Return the outcome of a first look; a table with unknown features is left alone."""
     found = timed(empty, look)
     if isinstance(found.error, UnsupportedFeatureError):
         return replace(found, decision=Decision.LEAVE, error=None)
@@ -166,7 +166,7 @@ def _say_looked(found: Outcome) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed(Outcome):
-    """What was found about a table; `verdict` is a document, `page` the name of a file."""
+    """What a survey found; `verdict` is a document, `page` the name of a file."""
 
     files: int | None = None
     size_bytes: int | None = None
@@ -208,10 +208,10 @@ class Surveyed(Outcome):
 class FleetRequest:
     """The arguments of a survey.
 
-    `prefixes` are addresses of tables or directories above them, and globs. Without a `workload`
-    (an address), readers are assumed. `pages` is a directory for tables' pages, made by `render`
-    from an overview and a workload's name; other processes must be able to import it. One process
-    is this one; None is about one per core.
+    `prefixes` are addresses of tables, directories above tables, and globs. Without a `workload`
+    (an address), queries are assumed. `render` makes the page of a table from an overview and the
+    workload's name, for the directory `pages`; other processes must be able to import it. One
+    process is this one; None is about one per core.
     """
 
     prefixes: tuple[str, ...]
@@ -225,9 +225,9 @@ class FleetRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The tables of a survey: first the rewrite that pays back soonest.
+    """The tables of a survey: those to rewrite, the soonest payback first; then failed tables.
 
-    Then come failed tables, then tables to leave alone, the largest first.
+    The tables to leave alone are last, the largest first.
     """
 
     tables: tuple[Surveyed, ...]
@@ -262,7 +262,7 @@ def survey(
     `on_found` gets the number of tables, `on_table` each result.
     """
     if not request.prefixes:
-        raise UsageError("there is nothing to look at: name tables, or what is above them")
+        raise UsageError("there is nothing to look at: name tables, or directories above them")
     started = time.monotonic()
     if request.pages is not None:
         make_directory(request.pages)
@@ -319,9 +319,8 @@ def _all(
 
 
 def surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
-    """Look at one table and its queries in the workload; any error becomes its result."""
-    look = partial(_surveyed, request, address, queries)
-    return looked_at(Surveyed(table=address), look)
+    """Look at one table and its queries in the workload; an error becomes the result."""
+    return looked_at(Surveyed(table=address), partial(_surveyed, request, address, queries))
 
 
 def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
@@ -363,9 +362,9 @@ def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -
 
 
 def save(directory: str, address: str, suffix: str, content: bytes) -> Path:
-    """Save a file about a table, replacing an older one; no other table has its plain name."""
+    """Save a file about a table and return its path, which no other table has."""
     last = address.rstrip("/").rpartition("/")[2]
-    name = _ODD.sub("-", last)[:_LONGEST].lstrip(".-") or "table"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", last)[:60].lstrip(".-") or "table"
     digest = hashlib.sha256(address.encode(errors="surrogatepass")).hexdigest()[:12]
     path = Path(directory, f"{name}-{digest}{suffix}")
     replace_file(str(path), content)
@@ -374,15 +373,10 @@ def save(directory: str, address: str, suffix: str, content: bytes) -> Path:
 
 # One run of upkeep
 
-_SEE_ORPHANS = "if that was killed, `liquidlog orphans` lists what it left"
-
-_LOOKING: Final = 4
-"""Tables that are looked at together: few are in memory, but they wait together for storage."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """A checkpoint or a vacuum: why it was due, and its result or error."""
+    """A checkpoint or a vacuum: the reason, and the result or error."""
 
     reason: str
     done: Mapping[str, Any] | None = None
@@ -391,9 +385,9 @@ class Chore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worthwhile:
-    """A rewrite that is worth it by `bar`; its plan is made again when it is its turn.
+    """A rewrite that reaches `bar`; its plan is made again right before the rewrite.
 
-    `arguments` are for Table.plan, and the layout is fitted to `workload`, if to any.
+    `arguments` are for Table.plan; the layout is fitted to `workload`, if any.
     """
 
     arguments: Mapping[str, Any]
@@ -407,9 +401,9 @@ class Worthwhile:
 class TableOutcome(Outcome):
     """What the run did with one table.
 
-    `version` is the last that the run saw or made. `bytes_rewritten` are those of the inputs of
-    groups that were or would be committed, as `versions`. `candidate` and `due` are what the look
-    found to do; `due` says why chores are, by their names.
+    `version` is the last that the run saw or made. The inputs of the groups that were or would be
+    committed, as `versions`, have `bytes_rewritten`. The first look found the rewrite `candidate`
+    and the chores that are `due`, by name, with the reasons.
     """
 
     bytes_rewritten: int = 0
@@ -423,7 +417,7 @@ class TableOutcome(Outcome):
     due: Mapping[str, str] = field(default_factory=dict)
 
     def held(self, reason: str) -> "TableOutcome":
-        """Return the outcome if the rewrite is postponed."""
+        """Return the outcome with a postponed rewrite."""
         return replace(self, decision=Decision.POSTPONE, reason=reason)
 
     @property
@@ -454,7 +448,7 @@ class TableOutcome(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """What one run did, with the tables in the order of its decisions.
+    """What one run did, table by table in its order.
 
     `spent_bytes` counts the inputs of all rewrites that began, `left_out` the tables of other
     formats in catalogs.
@@ -483,7 +477,7 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Looks at tables and acts on them, for the same readers, within one budget."""
+    """Looks at tables and acts on them, for one workload, within one budget."""
 
     policy: UpkeepPolicy
     storage_options: OptionsSource | None
@@ -498,7 +492,7 @@ class _Run:
         return Table.open(address, storage_options=own_options(address, self.storage_options))
 
     def look(self, address: str) -> TableOutcome:
-        """Return what a table needs; any error becomes its outcome."""
+        """Return what a table needs; an error becomes the outcome."""
         found = looked_at(TableOutcome(table=address), partial(self._looked, address))
         _say_looked(found)
         return found
@@ -565,7 +559,7 @@ class _Run:
         return due
 
     def act(self, found: TableOutcome) -> TableOutcome:
-        """Do what is due for a table, or postpone it; any error becomes its outcome."""
+        """Do what is due for a table, or postpone it; an error becomes the outcome."""
         if found.candidate is None and not found.due:
             return found
         done = timed(found, partial(self._acted, found))
@@ -586,7 +580,8 @@ class _Run:
         claim = claimed(store, self.clock) if writes else nullcontext(at_work(store, self.clock))
         with claim as others:
             if others:
-                return found.held(f"{others[0]} may be at work on it; {_SEE_ORPHANS}")
+                orphans = "if it was killed, `liquidlog orphans` lists the files that it left"
+                return found.held(f"{others[0]} may be at work on it; {orphans}")
             return self._done(table, found)
 
     def _done(self, table: Table, found: TableOutcome) -> TableOutcome:
@@ -604,8 +599,8 @@ class _Run:
         if plan is None:
             left = self.spending.left_bytes or 0
             reason = (
-                f"its rewrite takes {render_size(candidate.size_bytes)}, and no part of it that is"
-                f" worth it fits into the {render_size(left)} that are left of the budget"
+                f"its rewrite takes {render_size(candidate.size_bytes)}, the budget has"
+                f" {render_size(left)} left, and no part of that size is worth it"
             )
             return found.held(f"{reason}; {found.reason}")
         require_rewritable(table.opened, plan)
@@ -624,9 +619,9 @@ class _Run:
         return found if self.dry_run else self._committed(table, plan, found)
 
     def _affordable(self, table: Table, candidate: Worthwhile) -> ClusteringPlan | None:
-        """Return the plan, or a part within the budget that is worth it by itself, or None.
+        """Return the plan; or a part within the budget, if the part is worth it; or None.
 
-        Of clustered tables, that is the files that gain most; else the plan's first groups.
+        The part has the files of a clustered table that gain most, or the plan's first groups.
         """
         plan = table.plan(**candidate.arguments, workload=candidate.workload)
         left = self.spending.left_bytes
@@ -696,9 +691,8 @@ def tick(
 ) -> Ticked:
     """Look at each table, decide and act; the failure of one stops no other.
 
-    `tables` adds addresses and globs to those of the policy. With `dry_run` nothing is written,
-    with `plans` (a directory) only plans. Two runs may work at once, since each claims a table
-    before it works on it.
+    `tables` adds addresses and globs to those of the policy. `dry_run` writes nothing, `plans` (a
+    directory) only plans. Two runs may work at once: each claims a table before it works on it.
     """
     now, wanted = clock or system_clock(), (*policy.tables, *tables)
     if not wanted:
@@ -726,9 +720,9 @@ def tick(
         ),
     )
     _log.info("looking at %d tables", len(addresses))
-    with ThreadPoolExecutor(_LOOKING) as pool:
+    with ThreadPoolExecutor(_TOGETHER) as pool:
         looked = [*pool.map(run.look, addresses)]
-    # In the order in which rewrites pay back, others last.
+    # The soonest payback first; tables without a rewrite last.
     looked.sort(key=lambda one: math.inf if one.candidate is None else one.candidate.rank)
     outcomes += map(run.act, looked)
     return Ticked(

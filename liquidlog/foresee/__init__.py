@@ -1,8 +1,8 @@
-"""What queries open of a table now, and of the files that a rewrite would write.
+"""Predictions: which files queries open now, and which after a rewrite.
 
-- `sample` sampled rows, laid out as a rewrite would, and the bounds of files that would hold them
-- `rows` which are sampled, or made up from statistics, and how many bytes files take
-- `reads` what queries open of files, before and after a plan, and for how long; `plans` predicts it
-- `ratios` how far a table is from what a full rewrite would reach
-- `verdict` the rewrites to consider, with their commands, and whether one is worth it, in words
+- `sample` lays sampled rows out as a rewrite would, and gives the bounds of its files
+- `rows` samples rows or makes them up from statistics, and predicts the size of files
+- `reads` counts what queries open, and how long they wait; `plans` predicts it for plans
+- `ratios` compares a table with a full rewrite of it
+- `verdict` says which rewrites come into question, and whether one is worth it
 """

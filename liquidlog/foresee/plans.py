@@ -1,4 +1,4 @@
-"""Predictions: what queries open of the files that a plan keeps, and of those it would write."""
+"""Predictions: what queries open of the files that a plan keeps and of those that it writes."""
 
 import math
 from collections.abc import Sequence
@@ -59,22 +59,22 @@ from liquidlog.storage.addresses import is_local
 from liquidlog.storage.files import TableStore
 
 _HALVES: Final = 4
-"""Halves of the sampled rows that say how far the sample may be off."""
+"""Halves of the sampled rows, which show the error of the sample."""
 _DEVIATIONS: Final = 1.645
-"""In nine of ten cases, a normal variable is this many deviations from its mean, or fewer."""
+"""In nine of ten cases, a normal variable is at most this many deviations from its mean."""
 _ERROR_OF_ONE: Final = 1.5
 _ERROR_OF_MEAN: Final = 1.15
-"""The factor by which a prediction from rows may be wrong besides: of one query, of the mean."""
+"""The factors of other errors of predictions from rows: for one query, for the mean."""
 _ERROR_MADE_UP: Final = 1.35
-"""The same, more, where rows are made up."""
+"""A further factor if rows are made up."""
 _ROUNDING: Final = 1e-9
 _SURELY_PACKED: Final = 0.95
-"""Packing may come out so much smaller, however little it is predicted to save."""
+"""Packing may always save this much, whatever the prediction says."""
 
 _NARROW: Final = 0.5
-"""Files are narrow in a column if a query for one value of it opens no larger share of them."""
+"""Files are narrow in a column if a query for one of its values opens at most this share."""
 _MOST_NARROW_FILES: Final = 20_000
-"""In larger tables, only the clustering columns are tried."""
+"""In larger tables, only clustering columns are tried."""
 _MOST_NARROW_COLUMNS: Final = 32
 _INPUT_FILES: Final = 192
 _OTHER_FILES: Final = 64
@@ -84,11 +84,11 @@ _UNKNOWN_ROW_BYTES: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Readers:
-    """The queries of a table: a workload's, or assumed ones.
+    """The queries of a table: those of a workload, or assumed ones.
 
-    `names` and `shares` have one entry per query: first the predicates `wheres`, with masks of the
-    files that may match (`masks`), then one for a single value of each of `values`. Without
-    predicates, the last one is a full scan.
+    `names` and `shares` have one entry per query. A workload has predicates, `wheres`, each with a
+    mask of the files that may match. Assumed queries are for one value of each of `values`, and a
+    full scan at the end.
     """
 
     source: ReadersFrom
@@ -113,7 +113,7 @@ def asked_readers(
     snapshot: Snapshot, workload: Workload, bounds_of: BoundsOf, now_ms: int | None
 ) -> Readers:
     """Return the queries of a workload."""
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    # Importing the SQL parser takes a third of a command's start; most commands need none.
     from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
     from liquidlog.predicates.matching import answers
 
@@ -139,8 +139,8 @@ def assumed_readers(
 ) -> Readers:
     """Return the queries that are assumed without a workload: full scans and single values.
 
-    The values are of `columns`, or if that is None of the clustering columns; if there are none, of
-    columns in which files are narrow now, so that the order that is there counts.
+    The values are of `columns`, by default of the clustering columns. Without any, they are of
+    columns in which files are narrow, so that a rewrite must not destroy the present order.
     """
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
     own = [column.logical for column in clustering_state(snapshot).columns]
@@ -173,7 +173,7 @@ def _narrow_now(snapshot: Snapshot, bounds_of: BoundsOf) -> list[Leaf]:
 
 
 def _share_of_one_value(low: pa.Array, high: pa.Array) -> float:
-    """Return the mean share of files whose range has an end of another file's."""
+    """Return the mean share of all ends of files that lie in a file's range."""
     known = pc.and_(low.is_valid(), high.is_valid())
     if not pc.all(known).as_py():
         return 1.0
@@ -186,7 +186,7 @@ def _share_of_one_value(low: pa.Array, high: pa.Array) -> float:
 
 
 class Foresight:
-    """Predicts what plans of one table bring the same queries, by one sample of its rows."""
+    """Predicts, from one sample of a table's rows, what queries read after its plans."""
 
     def __init__(
         self,
@@ -218,9 +218,9 @@ class Foresight:
 
     @cached_property
     def rows(self) -> Rows:
-        """Rows of the table, the same for all plans; none where the log says all that matters."""
-        log_says_all = not self._readers.values and all(map(_only_joins, self._plans))
-        if log_says_all and not self._reads_rows:
+        """Rows of the table, the same for all plans; no rows if the log is enough."""
+        is_in_log = not self._readers.values and all(map(_only_joins, self._plans))
+        if is_in_log and not self._reads_rows:
             nothing = Sample(columns=(), file=np.zeros(0, np.int64), source=FROM_ROWS, files=0)
             return Rows(samples=(nothing,))
         taken = np.zeros(len(self._sizes), np.bool_)
@@ -249,7 +249,7 @@ class Foresight:
 
     @cached_property
     def now(self) -> Readings:
-        """What each query opens of the table as it is."""
+        """What each query opens of the present table."""
         every = np.ones(len(self._sizes), np.bool_)
         return self._of_files(self.rows.samples[0] if self._readers.values else None, every)
 
@@ -262,7 +262,7 @@ class Foresight:
         return self._of_assumed(sample, self._bounds.take(chosen), self._sizes[mask])
 
     def _of_assumed(self, sample: Sample | None, bounds: Bounds, sizes: Floats) -> Readings:
-        """Return what assumed queries open of files with these bounds of all leaves."""
+        """Return what assumed queries open of files with these bounds."""
         opened = []
         if sample is not None and self._readers.values:
             weights = sample.weights(self._live)
@@ -281,7 +281,7 @@ class Foresight:
         )
 
     def _laid(self, number: int, layouts: Layouts) -> Laid:
-        """Return the files that a plan would write; groups without sampled rows are left out."""
+        """Return the files that a plan would write, without groups that have no sampled rows."""
         plan, owners = self._plans[number], self._owners[number]
         outputs = [group.expected_outputs for group in plan.groups]
         columns = tuple(column.logical for column in plan.columns)
@@ -329,7 +329,7 @@ class Foresight:
         return np.asarray(self._sizes * (1 - share.clip(0.0, 1.0)), np.float64)
 
     def _layouts(self, plan: ClusteringPlan, sample: Sample) -> Layouts:
-        # Files get no bounds of columns that are not indexed.
+        # Written files have bounds only of indexed columns.
         indexed = set(plan.writer_options.indexed) | {one.physical for one in plan.columns}
         sampled = tuple(
             one
@@ -341,7 +341,7 @@ class Foresight:
         return Layouts(sample=kept, leaves=self.leaves, prefix_chars=chars)
 
     def _after(self, number: int, sample: Sample) -> tuple[Readings, float]:
-        """Return what queries open after a plan, and the share of its bytes that was laid out."""
+        """Return what queries open after a plan, and which share of its bytes was laid out."""
         plan, owners = self._plans[number], self._owners[number]
         kept = self._of_files(sample, owners < 0)
         if not plan.groups:
@@ -370,7 +370,7 @@ class Foresight:
         return kept + found + alike, share
 
     def files_after(self, number: int) -> tuple[tuple[Leaf, ...], Bounds, Floats, Mask]:
-        """Return the files after a plan: leaves, bounds, sizes, and which files are predicted."""
+        """Return the leaves, bounds and sizes of the files after a plan, and a mask of new ones."""
         plan, owners = self._plans[number], self._owners[number]
         sample = self.rows.samples[0]
         laid = self._laid(number, self._layouts(plan, sample))
@@ -387,10 +387,9 @@ class Foresight:
         return replace(self._snapshot, files=files, plain_files=None), bounds
 
     def prediction(self, number: int, *, surely: bool = True) -> Prediction:
-        """Return what a plan brings, by its number among `plans`.
+        """Return the effect of a plan, by its number among `plans`.
 
-        With `surely`, halves of the sampled rows tell how far it may be off, in five times the
-        time.
+        `surely` also measures the error of the sample by its halves, in five times the time.
         """
         readers, plan = self._readers, self._plans[number]
         samples = self.rows.samples
@@ -431,7 +430,7 @@ class Foresight:
 
 
 def _is_joined(plan: ClusteringPlan, outputs: int) -> bool:
-    """Return whether the files of a group are only joined: the log says what comes of that."""
+    """Return whether the files of a group are only joined; the log has the resulting bounds."""
     return not plan.columns or (outputs == 1 and not plan.prefix)
 
 
@@ -448,7 +447,7 @@ def owners_of(snapshot: Snapshot, plan: ClusteringPlan) -> Numbers:
 
 
 def live_rows(snapshot: Snapshot) -> Floats:
-    """Return the live rows of each file, by its size where they are not counted."""
+    """Return the live rows of each file, estimated from its size if they are not counted."""
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
     counted = pc.fill_null(pc.cast(num_records(snapshot.files), pa.float64()), float("nan"))
     rows = counted.to_numpy(zero_copy_only=False)
@@ -457,7 +456,7 @@ def live_rows(snapshot: Snapshot) -> Floats:
 
 
 def joined_files(group: Numbers, sizes: Floats, outputs: Numbers) -> Numbers:
-    """Return the number of the joined file that each file goes to, through all groups."""
+    """Return the number of each file's joined file, counted through all groups."""
     before = np.cumsum(sizes) - sizes
     begins = np.flatnonzero(np.diff(group, prepend=-1))
     counts = np.diff(np.append(begins, len(group)))
@@ -476,7 +475,7 @@ def _joined(
     is_joined: Mask,
     outputs: Sequence[int],
 ) -> tuple[Laid, Numbers]:
-    """Return the files that groups become by joining neighbours in the plan's order."""
+    """Return the files that result from joining neighbours in the plan's order."""
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
     files = files[np.argsort(owners[files], kind="stable")]
     each = np.array(outputs, np.int64)
@@ -496,7 +495,7 @@ def _joined(
 
 
 def _with_parts(joined: Laid, part: Numbers, layout: Layout, layouts: Layouts) -> Laid:
-    """Return joined files with the sampled rows of each; without, if one has none."""
+    """Return joined files with their sampled rows, if each file has some."""
     of_row = part[layouts.sample.file]
     rows = np.flatnonzero(of_row >= 0)
     found, counts = np.unique(of_row[rows], return_counts=True)
@@ -507,7 +506,7 @@ def _with_parts(joined: Laid, part: Numbers, layout: Layout, layouts: Layouts) -
 
 
 def _spanned(column: ColumnBounds, files: Numbers, part: Numbers, count: int) -> ColumnBounds:
-    """Return the bounds of joined files; unknown where the bounds of one file are."""
+    """Return the bounds of joined files; unknown if a file's bounds are unknown."""
     taken = pa.array(files)
     grouped = pa.table(
         [pa.array(part), column.low.take(taken), column.high.take(taken)], ["part", "low", "high"]
@@ -535,17 +534,16 @@ def _ratios(after: Floats, before: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ranges:
-    """Ways in which a plan may come out, the ends of all ways, and how far these may be off.
+    """Possible results of a plan, their limits, and the factors of their errors.
 
-    Bytes may shrink again by the share `packed` that packing was predicted to save, or grow by half
-    of it.
+    Bytes may shrink once more by `packed`, the predicted effect of packing, or grow by half of it.
     """
 
     ways: Sequence[Readings]
     least: Readings
     most: Readings
     errors: tuple[float, float]
-    packed: float = 1.0
+    packed: float
 
     def each(self, name: str) -> list[Range]:
         """Return the range of each query's files or bytes."""
@@ -556,7 +554,7 @@ class _Ranges:
         return [Range(float(a), float(b)) for a, b in zip(np.minimum(low, high), high, strict=True)]
 
     def mean(self, name: str, weights: Floats, mean: float) -> Range:
-        """Return the range of the mean, which holds it."""
+        """Return the range of the mean."""
         low, high = (float(end) for end in self._ends(name, weights, self.errors[1]))
         return Range(min(low * (1 - _ROUNDING), mean), max(high * (1 + _ROUNDING), mean))
 

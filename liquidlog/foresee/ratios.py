@@ -1,13 +1,12 @@
-"""Ratios: how far a table is from what a full rewrite of the same table would reach.
+"""Ratios: a table in comparison with a full rewrite of it.
 
-The table's rows, read or made up from the log alone, are laid out in as many files as it has: its
-bytes divided by the mean size of a file, weighted by bytes, so that tiny files count little. All
-curves but `linear` reach nearly the same mean, so many files are laid out by the fastest curve. Of
-more than MOST_FILES files, two smaller numbers are laid out, and the growth between them is
-extrapolated.
+The table's rows, read or made up from the log, are laid out in as many files as the table has. That
+is its bytes divided by the mean size of a file, weighted by bytes, so that tiny files count little.
+All curves except `linear` reach nearly the same mean, so the fastest curve lays out many files. For
+more than MOST_FILES files, two smaller numbers are laid out, and the result is extrapolated.
 
-Files that were clustered together are what a rewrite reaches. If they hold most of the bytes, the
-difference of their own ratios from 1 is the error of made-up rows, and corrects the result.
+Files that were clustered together have ratios of 1. If they hold most of the bytes, the error of
+made-up rows shows in their measured ratios, and the result is corrected by it.
 """
 
 from collections.abc import Sequence
@@ -41,36 +40,33 @@ from liquidlog.spec.schema import Leaf
 MOST_FILES: Final = 12_288
 """The most files that are laid out; more are extrapolated."""
 LEAST_RATIO: Final = 0.85
-"""No rewrite makes a table so much worse: at lower ratios, the rows are not as made up."""
+"""No rewrite makes a table worse by so much: at lower ratios, the made-up rows are wrong."""
 MOST_UNMEASURED: Final = 0.1
-"""The largest share of bytes in files without ranges with which ratios are known."""
+"""Ratios are known if files without ranges hold at most this share of the bytes."""
 
 _NOT_MEASURED_NOTE: Final = (
-    "depth_ratio and read_ratio are not measured: files that do not say where their values are hold"
-    f" more than {MOST_UNMEASURED:.0%} of the bytes"
+    "depth_ratio and read_ratio are not measured: files without bounds hold more than"
+    f" {MOST_UNMEASURED:.0%} of the bytes"
 )
 _DEPENDENT_NOTE: Final = (
-    "depth_ratio and read_ratio mean nothing here: files lie better than rows that are made up from"
-    " their bounds, so columns depend on each other, which the log does not tell; sample rows"
-    " (--sample)"
+    "depth_ratio and read_ratio are not known: columns depend on each other, and the log does not"
+    " show how; sample rows (--sample)"
 )
-_NO_FILES_NOTE: Final = "there are no files to measure"
 
 _MOST_ROWS: Final = 131_072
 _LEAST_ROWS: Final = 2_048
 _ROWS_OF_A_FILE: Final = 96
 _FEW_FILES: Final = 64
-"""Up to so many files, it matters which column the table's own curve parts."""
+"""With at most this many files, it matters which column the table's own curve splits first."""
 _MOST_DIMENSIONS: Final = 4
-_MOST: Final = 0.5
 _DECIMALS: Final = 4
 
 
 class Ratios(NamedTuple):
-    """What is now, divided by the same after a full rewrite; about 1 just after one.
+    """A number now, divided by the same number after a full rewrite; about 1 just after one.
 
-    `depth` is of the average depth, `read` of the bytes that narrow queries open; None if the
-    files' ranges are not known.
+    `depth` is for the average depth, `read` for the bytes that narrow queries open; None if the
+    ranges of the files are not known.
     """
 
     depth: float | None
@@ -90,7 +86,7 @@ def with_ratios(
     mask: pa.BooleanArray | None = None,
     sample: Sample | None = None,
 ) -> Health:
-    """Return the health with its ratios, of the files and columns that it was measured by."""
+    """Return the health with ratios of the same files and columns."""
     is_measured, prefix = bounds.all_known(), prefix_chars(snapshot)
     for number, column in enumerate(columns):
         cut = truncation(bounds, number, column, prefix)
@@ -113,7 +109,7 @@ def with_ratios(
     )
     notes = health.notes
     if found.depth is None or found.read is None:
-        note = _NOT_MEASURED_NOTE if health.total_file_count else _NO_FILES_NOTE
+        note = _NOT_MEASURED_NOTE if health.total_file_count else "there are no files to measure"
         return replace(health, notes=(*notes, note)) if columns else health
     if sample is None and min(found.depth, found.read) < LEAST_RATIO:
         return replace(health, notes=(*notes, _DEPENDENT_NOTE))
@@ -122,10 +118,10 @@ def with_ratios(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Files:
-    """Live files by the columns `leaves`; all but `leaves` and `prefix_chars` has one entry each.
+    """Live files and their bounds of the columns `leaves`.
 
-    `is_measured` marks files with bounds of all columns; `cube` numbers the cubes of these columns,
-    -1 for others. Statistics keep `prefix_chars` characters of a text.
+    `is_measured` marks files with bounds of all columns; `cube` is the number of a file's cube of
+    these columns, -1 without one. Statistics keep `prefix_chars` characters of a text.
     """
 
     leaves: tuple[Leaf, ...]
@@ -136,13 +132,13 @@ class Files:
     prefix_chars: int = DEFAULT_PREFIX_CHARS
 
     def largest_cube(self, among: Mask) -> Mask | None:
-        """Return the files of the cube with most of the bytes, None if none has so many."""
+        """Return the files of the cube with more than half of the bytes, None without one."""
         inside = among & (self.cube >= 0)
         if not inside.any():
             return None
         by_cube = np.bincount(self.cube[inside], self.size_bytes[inside])
         found = inside & (self.cube == int(by_cube.argmax()))
-        return found if by_cube.max() > _MOST * self.size_bytes[among].sum() else None
+        return found if by_cube.max() > self.size_bytes[among].sum() / 2 else None
 
 
 def ratios(
@@ -154,7 +150,7 @@ def ratios(
     mask: Mask | None = None,
     sample: Sample | None = None,
 ) -> Ratios:
-    """Return how the files where `mask` is true compare with the same rows after a full rewrite.
+    """Return the ratios of the files where `mask` is true.
 
     `average_depth` is of these files, None if not measured. A rewrite clusters at most
     `group_bytes` together, or all bytes. Without a `sample`, rows are made up.
@@ -180,15 +176,15 @@ def ratios(
         ranges = key_ranges([column_ranges(one.low, one.high) for one in taken.columns])
         depth /= float(depths(ranges).mean()) / own.depth
         read /= own.width_now / own.width
-    # Readers open whatever does not say where its values are.
+    # Queries open every file without bounds.
     read = (read * (total - unmeasured) + unmeasured / found.width) / total
     return Ratios(depth=round(depth, _DECIMALS), read=round(read, _DECIMALS))
 
 
 class _Reached(NamedTuple):
-    """Means over files after a rewrite: depth, and width, the mean share of a column from 0 to 1.
+    """Means over files after a rewrite: the depth, and the width, a share of a column's values.
 
-    `width_now` is the width of the files that are there.
+    `width_now` is the width of the present files.
     """
 
     depth: float
@@ -199,7 +195,7 @@ class _Reached(NamedTuple):
 def _reached(
     files: Files, known: Mask, chosen: Mask, curve: Curve, groups: int, sample: Sample | None
 ) -> _Reached:
-    """Return what the `chosen` files reach if all `known` ones are rewritten in so many groups."""
+    """Return what the `chosen` files reach if all `known` files are rewritten in `groups`."""
     size = files.size_bytes[known]
     outputs, steps = float(size.sum()) ** 2 / float(size @ size) / groups, 0
     factor = 2.0 ** min(len(files.leaves), _MOST_DIMENSIONS)
@@ -221,7 +217,7 @@ def _reached(
 
 
 def _made_up(files: Files, known: Mask, outputs: float) -> Sample:
-    """Return rows of the files, by their bounds, in proportion to their bytes."""
+    """Return rows made up from the bounds of files, in proportion to their bytes."""
     places = np.flatnonzero(known)
     places = places[spread(len(places), _MOST_ROWS)]
     ranges = [
@@ -243,7 +239,7 @@ def _made_up(files: Files, known: Mask, outputs: float) -> Sample:
 def _laid_out(
     files: Files, sample: Sample, known: Mask, chosen: Mask, curve: Curve, outputs: int
 ) -> _Reached:
-    """Return the means over the files that the known rows are laid out in, by chosen rows."""
+    """Return the means over the files of the known rows, weighted by their chosen rows."""
     columns = tuple(leaf.logical for leaf in files.leaves)
     if len(columns) == 1:
         curve = Curve.LINEAR
@@ -261,7 +257,7 @@ def _laid_out(
     is_chosen = chosen[sample.file[parts.order]].astype(np.float64)
     share = np.add.reduceat(is_chosen, parts.starts) / parts.counts
     if not share.any():
-        share = np.ones(len(share))  # too small a part for a row to be among the sampled
+        share = np.ones(len(share))  # none of the few chosen rows was sampled
     ends = []
     for path in columns:
         codes = sample.column(path).codes[parts.order]
@@ -277,7 +273,7 @@ def _laid_out(
 def _width(
     files: Files, sample: Sample, bounds: Bounds, sizes: Floats, share: Floats | float = 1.0
 ) -> float:
-    """Return the share of files that a query for one value opens, weighted by chosen bytes."""
+    """Return the share of files that a query for one value opens, weighted by their bytes."""
     own, weights = sizes / float(files.size_bytes.sum()), sample.weights(files.size_bytes)
     opened = [
         shares_opened(sample.column(leaf.logical), column.low, column.high, weights, own)

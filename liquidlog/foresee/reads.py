@@ -1,4 +1,4 @@
-"""What queries open before and after a rewrite, with ranges, and how long they wait."""
+"""What queries open before and after a rewrite, and how long they wait."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -30,12 +30,11 @@ _BYTES_OF_A_REQUEST: Final = 16 << 20
 class StoreProfile:
     """The speed of a store and of rewrites.
 
-    A request is answered after `latency_seconds`; `requests_at_once` share `bytes_per_second`. A
-    query sends `requests_of_a_file`, and more for many bytes. A rewrite takes `start_seconds`, then
-    writes `rewritten_bytes_per_second`.
+    The store answers a request after `latency_seconds`; `requests_at_once` share
+    `bytes_per_second`. A query sends `requests_of_a_file`, and more for many bytes. A rewrite takes
+    `start_seconds`, then handles `rewritten_bytes_per_second`.
     """
 
-    name: str
     latency_seconds: float
     bytes_per_second: float
     requests_at_once: float
@@ -44,16 +43,16 @@ class StoreProfile:
     start_seconds: float = 2.0
 
     def requests(self, files: _Amount, size_bytes: _Amount) -> _Amount:
-        """Return how many requests read so many bytes of so many files."""
+        """Return how many requests it takes to read these bytes of these files."""
         return self.requests_of_a_file * files + size_bytes / _BYTES_OF_A_REQUEST
 
     def seconds(self, files: _Amount, size_bytes: _Amount) -> _Amount:
-        """Return how long it takes to read so many bytes of so many files."""
+        """Return how long it takes to read these bytes of these files."""
         waits = self.requests(files, size_bytes) * (self.latency_seconds / self.requests_at_once)
         return waits + size_bytes / self.bytes_per_second
 
     def rewrite_seconds(self, files: float, size_bytes: float) -> float:
-        """Return how long a rewrite of so many read and written files takes; 0 without any."""
+        """Return how long a rewrite takes, by the files and bytes that it reads and writes."""
         if not files:
             return 0.0
         waits = self.requests_of_a_file * files * self.latency_seconds / self.requests_at_once
@@ -61,34 +60,30 @@ class StoreProfile:
 
 
 LOCAL_DISK: Final = StoreProfile(
-    name="local disk", latency_seconds=0.005, bytes_per_second=800e6, requests_at_once=2.0
+    latency_seconds=0.005, bytes_per_second=800e6, requests_at_once=2.0
 )
-"""A file is opened in about 5 ms by engines that plan and start a task for it."""
+"""Engines take about 5 ms to plan and start a task that opens a file."""
 
 OBJECT_STORE: Final = StoreProfile(
-    name="object store",
-    latency_seconds=0.03,
-    bytes_per_second=100e6,
-    requests_at_once=2.0,
-    requests_of_a_file=3.0,
+    latency_seconds=0.03, bytes_per_second=100e6, requests_at_once=2.0, requests_of_a_file=3.0
 )
-"""As two cores see a store that takes 30 ms per request and sends 90 MB/s on each connection.
+"""A store that takes 30 ms per request and sends 90 MB/s per connection, with two cores.
 
-Measured with delta-rs and predicted, seconds, of 28 files of TPC-H lineitem: all columns 4.5 and
-4.6, one day in five files 0.54 and 0.81, one part in six 0.58 and 0.97. pyarrow sends two requests
-for each file, delta-rs three, and five where it skips pages by their index.
+Seconds that delta-rs took for 28 files of TPC-H lineitem, and the predictions: all columns 4.5 and
+4.6, one day in five files 0.54 and 0.81, one part in six files 0.58 and 0.97. pyarrow sends two
+requests per file, delta-rs three, and five if it skips pages by their index.
 """
 
 
 EVERYTHING: Final = "every row"
-"""What an assumed full scan asks for."""
+"""The name of an assumed full scan."""
 
 ReadersFrom = Literal["workload", "assumed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The ends between which a predicted number lies in nine of ten cases; `low` <= `high`."""
+    """A predicted number lies between `low` and `high` in nine of ten cases; `low` <= `high`."""
 
     low: float
     high: float
@@ -108,11 +103,11 @@ class Opened:
     seconds: float
 
     def times(self, factor: float) -> "Opened":
-        """Return so many times as much."""
+        """Return this many times as much."""
         return Opened(**{name: value * factor for name, value in asdict(self).items()})
 
     def changed(self, before: "Opened", after: "Opened", times: float) -> "Opened":
-        """Return this with so many times the change from `before` to `after`, nothing at least."""
+        """Return this plus `times` the change from `before` to `after`, at least 0."""
         return Opened(
             **{
                 name: max(0.0, now + times * (getattr(after, name) - getattr(before, name)))
@@ -125,9 +120,8 @@ class Opened:
 class PredictedReads:
     """One query before and after a plan; `share` is its share of all queries.
 
-    `where` is the predicate, or says in words what an assumed query asks for. Ranges are what
-    happens in nine of ten cases. `cannot_prune` has the conditions that rule out no file, whatever
-    the statistics. `columns` are the predicate's.
+    `where` is the predicate, or the name of an assumed query. Ranges hold in nine of ten cases.
+    `cannot_prune` has the conditions that no statistics can use. `columns` are the predicate's.
     """
 
     where: str
@@ -150,22 +144,21 @@ class PredictedReads:
 class Prediction(Summary):
     """The predicted effect of a plan on queries.
 
-    `readers` is `workload`, or `assumed`: full scans and queries for one value of one column, every
-    column equally often, every value as often as it has rows. The columns are the plan's clustering
-    columns; without any, the columns in which files are narrow now.
+    `readers` is `workload`, or `assumed`: full scans and queries for one value of one column. Each
+    column is then queried equally often, each value as often as it has rows. The columns are the
+    plan's clustering columns; without any, the columns in which files are narrow now.
 
-    Files, bytes, requests and seconds, before and after, are means per query. `gain_per_byte` is
-    the number of bytes that a query saves per rewritten byte. After `break_even_reads` queries, as
-    many bytes are saved as were rewritten; None if a query saves nothing. Ranges are what happens
-    in nine of ten cases; the range of `break_even_reads` ends at infinity if a query may save
-    nothing, and is None if no query can save anything.
+    Files, bytes, requests and seconds are means per query. A query saves `gain_per_byte` bytes per
+    rewritten byte. After `break_even_reads` queries, as many bytes are saved as were rewritten;
+    None if a query saves nothing. Ranges hold in nine of ten cases. The range of `break_even_reads`
+    ends at infinity if a query may save nothing, and is None if no query can save anything.
 
     If `is_sampled`, the prediction is from `sampled_rows` of `sampled_files`, read by
-    `sample_requests`; if not, only the bounds in the log speak. `predicted_share` is the share of
-    the plan's bytes whose groups were laid out; the other groups count as alike. `cannot_prune`
-    lists the conditions of all predicates that rule out no file. `not_usable` has the predicates
-    that are no condition on this table, and count nowhere else. `asked_at` is the current time (ISO
-    8601, UTC) if a predicate depends on it, else None.
+    `sample_requests`, else from the bounds in the log. Groups with `predicted_share` of the plan's
+    bytes were laid out; the others are assumed to be alike. `cannot_prune` lists the conditions
+    that no statistics can use. `not_usable` has the predicates that are no condition on this table;
+    nothing else counts them. `asked_at` is the current time (ISO 8601, UTC) if a predicate depends
+    on it, else None.
     """
 
     readers: ReadersFrom
@@ -199,7 +192,7 @@ class Prediction(Summary):
     asked_at: str | None
 
     def opened(self, when: Literal["before", "after", "low", "high"]) -> Opened:
-        """Return what the mean query opens before or after, or at an end of the range after."""
+        """Return what the mean query opens before or after, or at an end of the range."""
         names = [one.name for one in fields(Opened)]
         if when in {"low", "high"}:
             ranges = {name: getattr(self, f"{name}_after_range") for name in names}
@@ -207,16 +200,16 @@ class Prediction(Summary):
         return Opened(**{name: getattr(self, f"{name}_{when}") for name in names})
 
     def document(self) -> dict[str, Any]:
-        """Return the fields by name, `predicates` as PredictedReads, ready to print as JSON."""
+        """Return the fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-# What queries open of the files that are there, and of the files of a rewrite
+# What queries open of the present files, and of the files of a rewrite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Readings:
-    """What each of p queries opens: bytes and files, (p,) float64 each."""
+    """The bytes and files that each of p queries opens, (p,) float64 each."""
 
     bytes: Floats
     files: Floats
@@ -236,14 +229,14 @@ class Readings:
         return replace(self, bytes=self.bytes + other.bytes, files=self.files + other.files)
 
     def times(self, factor: Floats | float) -> "Readings":
-        """Return so many times as much."""
+        """Return this many times as much."""
         return replace(self, bytes=self.bytes * factor, files=self.files * factor)
 
 
 def opened_by_masks(
     sizes: Floats, masks: Sequence[Mask], profile: StoreProfile, *, scale: float = 1.0
 ) -> Readings:
-    """Return what queries open that may match the files of each mask, times `scale`."""
+    """Return `scale` times what queries open; a mask per query marks the files that may match."""
     return Readings(
         bytes=np.array([scale * float(sizes[mask].sum()) for mask in masks], np.float64),
         files=np.array([scale * float(mask.sum()) for mask in masks], np.float64),
@@ -256,9 +249,9 @@ def shares_opened(
 ) -> Floats:
     """Return the share of queries for one value that open each file (float64).
 
-    Each value is asked for as often as it has rows: a sampled row stands for `weights` rows of the
-    table. `low` and `high` are the ends of each file; all queries open a file without ends. `own`
-    is the share of the table's rows that each file has.
+    Each value is queried as often as it has rows; a sampled row counts for `weights` rows of the
+    table. `low` and `high` are the ends of each file; all queries open a file without ends. Each
+    file has the share `own` of the table's rows.
     """
     known, values = column.codes >= 0, len(column.distinct)
     counts = np.bincount(column.codes[known], weights[known], values)
@@ -267,7 +260,7 @@ def shares_opened(
     begins = np.append(0.0, np.cumsum(counts)) / counts.sum()
     (first, _), (last, is_value) = (places_among(column.distinct, end) for end in (low, high))
     upto = (last + is_value).clip(0, values)
-    # Every row of a file is asked for, also where none of its values was sampled.
+    # Queries ask for the file's own rows even if none of its values was sampled.
     found = np.maximum(begins[upto] - begins[first.clip(0)], own)
     has_ends = np.asarray(pc.and_(low.is_valid(), high.is_valid()), np.bool_)
     return np.where(has_ends, found, 1.0)
@@ -283,9 +276,9 @@ def readings_of(
 ) -> tuple[Readings, ...]:
     """Return what each predicate would open of the files of each candidate.
 
-    A predicate that may match rows `now` opens at least one file of the middle size: there may be
-    rows that were not sampled. The files have bounds of `leaves`, which the predicates need; the
-    table has no partition columns.
+    A predicate that may match rows `now` opens at least one file, of the median size, since its
+    rows may not be sampled. The files have bounds of `leaves`, which the predicates need; the table
+    has no partition columns.
     """
     found: list[Readings] = []
     for part in pack(np.array([len(one.size_bytes) for one in laid], np.int64), _FILES_AT_ONCE):
@@ -307,7 +300,7 @@ def _of_some(
     session: Session,
     profile: StoreProfile,
 ) -> list[Readings]:
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    # Importing the SQL parser takes a third of a command's start; most commands need none.
     from liquidlog.predicates.matching import judged_each
 
     counts = np.array([len(one.size_bytes) for one in laid])

@@ -1,7 +1,7 @@
-"""Whether a rewrite is worth it: the one verdict on a table, in words that people use.
+"""The verdict on a table: whether a rewrite is worth it, in plain words.
 
-A rewrite costs seconds and saves queries seconds of waiting for the store: it pays back once the
-saved seconds are as many as it took.
+A rewrite takes time and shortens the wait of queries for the store. It pays back when queries have
+saved as much time as it took.
 """
 
 import math
@@ -17,12 +17,7 @@ from msgspec import structs
 
 from liquidlog.clustering.settings import DEFAULT_STRATEGY, OVERLAP, TAKES, WITH_OPTION
 from liquidlog.errors import UsageError
-from liquidlog.foresee.reads import (
-    EVERYTHING,
-    Opened,
-    Prediction,
-    StoreProfile,
-)
+from liquidlog.foresee.reads import EVERYTHING, Opened, Prediction, StoreProfile
 from liquidlog.foresee.sample import Floats, KeptRows, spread
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload, recorded_per_day
@@ -37,13 +32,11 @@ FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, Floats, Mask]
 Answer = Literal["rewrite", "cluster", "leave", "unknown"]
 
 PAYBACK_DAYS: Final = 30.0
-"""The default of the longest payback of a rewrite, in days."""
-PAYBACK_QUERIES: Final = 1_000.0
-"""The same in queries, where nobody knows how many there are in a day."""
+"""The default of the longest payback of a rewrite."""
 LONGER: Final = 1.2
-"""No rewrite is worth it that lets many queries wait so many times as long."""
+"""A rewrite is not worth it if many queries then wait this many times as long."""
 _MANY: Final = 0.1
-"""The least share of all queries that counts as many."""
+"""Queries are many from this share of all queries on."""
 _ROUNDING: Final = 1e-9
 _NAMED: Final = 4
 _FEW_DAYS: Final = 10
@@ -51,13 +44,14 @@ _FEW_DAYS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """How soon a rewrite must pay back: within `payback_days`, or within `payback_queries`.
+    """How soon a rewrite must pay back.
 
-    Days count if `queries_per_day` is given here or recorded in the workload.
+    That is within `payback_days` if `queries_per_day` are given or the workload records them, else
+    within `payback_queries`.
     """
 
     payback_days: float = PAYBACK_DAYS
-    payback_queries: float = PAYBACK_QUERIES
+    payback_queries: float = 1_000.0
     queries_per_day: float | None = None
 
     def __post_init__(self) -> None:
@@ -73,11 +67,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """By what rewrites are judged: for whom, when, and how soon they must pay back.
+    """The queries that rewrites are judged for, and how soon rewrites must pay back.
 
-    Without a `workload`, queries are assumed: full scans, and single values of one column.
-    `workload_source` is where a command finds the workload; if it is None, no layout is fitted to
-    it. `now_ms` is the time of the queries. Unless rows are to be read, only the log is.
+    Without a `workload`, the queries are assumed: full scans, and single values of one column.
+    Commands name the workload by `workload_source`; if it is None, no layout is fitted to it.
+    `now_ms` is the time of the queries. Without `reads_rows`, only the log is read.
     """
 
     workload: Workload = ()
@@ -89,13 +83,13 @@ class Criteria:
 
     @property
     def per_day(self) -> float | None:
-        """The queries in a day: as given, else as recorded; None if nobody knows."""
+        """The queries per day: as given, else as recorded, None if unknown."""
         return self.bar.queries_per_day or recorded_per_day(self.workload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a rewrite costs: as many bytes count as written as are read."""
+    """The cost of a rewrite; it is assumed to write as many bytes as it reads."""
 
     bytes_read: int
     bytes_written: int
@@ -109,19 +103,20 @@ class Cost:
         return cls(bytes_read=plan.size_bytes, bytes_written=plan.size_bytes, seconds=seconds)
 
     def document(self) -> dict[str, float]:
-        """Return the cost ready to print as JSON."""
+        """Return the cost as JSON values."""
         return {**asdict(self), "seconds": round(self.seconds, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Option:
-    """One rewrite that was weighed, against leaving the table as it is.
+    """A rewrite in comparison with leaving the table as it is.
 
-    `command` makes exactly this rewrite; `arguments` are those of Table.plan. If it `clusters`, the
-    table first gets these clustering columns. `now`, `after`, `low` and `high` are what the mean
-    query opens, the last two the ends in nine of ten cases. `judged_share` is the share of the
-    plan's bytes that was predicted. `problem` is why it is not worth it; `is_unsure` says that only
-    its range is why. `files_after` returns the files after the plan, if all of it was predicted.
+    `command` makes this rewrite; `arguments` are those of Table.plan. If the rewrite `clusters`,
+    the table first gets new clustering columns. `now` and `after` are what the mean query opens;
+    in nine of ten cases, `after` lies between `low` and `high`. The prediction covers
+    `judged_share` of the plan's bytes. `problem` says why the rewrite is not worth it; it
+    `is_unsure` if only the range is the reason. `files_after` returns the files after the plan, if
+    the prediction covers all of it.
     """
 
     name: str
@@ -144,61 +139,61 @@ class Option:
 
     @property
     def saved_seconds(self) -> float:
-        """What the mean query waits less."""
+        """The time that a rewrite saves the mean query."""
         return self.now.seconds - self.after.seconds
 
     @property
     def payback_queries(self) -> float | None:
-        """After how many queries the rewrite has paid back, None if it never does."""
+        """The number of queries after which the rewrite has paid back, None if it never does."""
         return self.cost.seconds / self.saved_seconds if self.saved_seconds > 0 else None
 
     @property
     def payback_days(self) -> float | None:
-        """The same in days, None also if nobody knows the queries in a day."""
+        """The same in days; None also if the queries per day are unknown."""
         queries = self.payback_queries
         return None if queries is None or self.per_day is None else queries / self.per_day
 
     def pays_back(self, bar: Bar) -> bool:
-        """Return whether it pays back within a bar."""
+        """Return whether the rewrite pays back within a bar."""
         queries = self.payback_queries
         return queries is not None and queries <= bar.most_queries(self.per_day)
 
     @property
     def net_seconds(self) -> float:
-        """The seconds that queries save within the longest payback, without its cost."""
+        """The time that queries save within the longest payback, minus the cost."""
         return self.saved_seconds * self.bar.most_queries(self.per_day) - self.cost.seconds
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether it should be made."""
+        """Whether the rewrite should be made."""
         return self.problem is None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it clusters by, as people write them."""
+        """The clustering columns of the plan, quoted where needed."""
         return tuple(quote_path(column.logical) for column in self.plan.columns)
 
     def gain(self) -> str:
-        """Return what it brings a query, and what it costs, in one sentence."""
+        """Return what the rewrite saves a query, and what it costs, in one sentence."""
         seconds = duration_text(self.cost.seconds)
         paid = "" if self.payback_queries is None else f" and pays back after {self.payback_text()}"
         part = "" if self.judged_share == 1 else f"; predicted from {self.judged_share:.1%} of it"
-        before, after = _size(self.now.bytes), _size(self.after.bytes)
+        before, after = render_size(self.now.bytes), render_size(self.after.bytes)
         change = "as now" if before == after else f"instead of {before}"
         return (
             f"a typical query opens {_files(self.after.files)} instead of"
             f" {_count(self.now.files)} and reads {after} {change}. Rewriting"
-            f" {_size(self.cost.bytes_read)} takes about {seconds} on two cores{paid}{part}"
+            f" {render_size(self.cost.bytes_read)} takes about {seconds} on two cores{paid}{part}"
         )
 
     def payback_text(self) -> str:
-        """Return after how many queries it has paid back, and in how many days if known."""
+        """Return after how many queries the rewrite has paid back, and the days if known."""
         queries, days = self.payback_queries, self.payback_days
         text = f"about {count_text(queries or 0.0)} queries"
         return text if days is None else f"{text}, in {days_text(days)}"
 
     def document(self) -> dict[str, Any]:
-        """Return what would be done, ready to print as JSON."""
+        """Return the rewrite as JSON values."""
         groups = self.plan.groups
         return {
             "columns": list(self.columns),
@@ -213,12 +208,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Verdict(Summary):
-    """What should be done about a table's layout, and why: the same whoever asks.
+    """What to do about a table's layout, and why; every verb shows the same verdict.
 
     `answer` is "rewrite", "cluster" (by other columns, then rewrite), "leave" or "unknown".
-    `options` are the rewrites that were weighed, the best first. `readers` is "workload", or
-    "assumed" for full scans and single values of one column; `queries` counts the predicates,
-    `per_day` the queries in a day, None if nobody knows.
+    `options` are the rewrites that were compared, the best first. `readers` is "workload", or
+    "assumed" for full scans and single values of one column. `queries` counts the predicates,
+    `per_day` the queries per day, None if unknown.
     """
 
     answer: Answer
@@ -247,16 +242,16 @@ class Verdict(Summary):
 
     @property
     def best(self) -> Option | None:
-        """The rewrite to make, None if the table is to be left alone."""
+        """The rewrite to make, None to leave the table alone."""
         return self.options[0] if self.answer in {"rewrite", "cluster"} else None
 
     @property
     def shown(self) -> Option | None:
-        """The rewrite to show: the one to make, else the best that is not worth it."""
+        """The rewrite to make, or the best that is not worth it."""
         return next(iter(self.options), None)
 
     def document(self) -> dict[str, Any]:
-        """Return the verdict ready to print as JSON."""
+        """Return the verdict as JSON values."""
         shown = self.shown
         known: dict[str, Any] = dict.fromkeys(
             ("candidate", "now", "after", "cost", "payback_queries", "payback_days", "sampled")
@@ -298,13 +293,13 @@ def weigh(
     share: float = 1.0,
     table_share: float = 1.0,
 ) -> Option:
-    """Return a rewrite as weighed.
+    """Return a rewrite in comparison with leaving the table as it is.
 
-    `prediction` is for a part of the plan, by its `share` of the bytes, in a part of the table, by
-    its `table_share`. It `clusters` if the table is not clustered by the plan's columns yet.
+    `prediction` covers `share` of the plan's bytes and `table_share` of the table's. The rewrite
+    `clusters` if the table is not clustered by the plan's columns yet.
     """
     before, now = prediction.opened("before"), prediction.opened("before").times(1 / table_share)
-    # Groups that were not predicted spare as much per byte as those that were.
+    # The other groups are assumed to save as much per byte.
     after, low, high = (
         now.changed(before, prediction.opened(when), 1 / share) for when in ("after", "low", "high")
     )
@@ -329,7 +324,7 @@ def weigh(
 
 
 def _problem(option: Option) -> tuple[str | None, bool]:
-    """Return why a rewrite is not worth it, None if it is, and whether only its range is why."""
+    """Return why a rewrite is not worth it, or None, and whether only its range is the reason."""
     if not option.plan.groups:
         return "there is nothing to rewrite", False
     worst = _worse_off(option.prediction)
@@ -337,8 +332,8 @@ def _problem(option: Option) -> tuple[str | None, bool]:
         who, now, after = worst
         return (
             f"queries for {who} would wait {seconds_text(after['seconds'])} instead of"
-            f" {seconds_text(now['seconds'])}, and read {_size(after['bytes'])} in"
-            f" {_files(after['files'])} instead of {_size(now['bytes'])} in"
+            f" {seconds_text(now['seconds'])}, and read {render_size(after['bytes'])} in"
+            f" {_files(after['files'])} instead of {render_size(now['bytes'])} in"
             f" {_count(now['files'])}"
         ), False
     best = f"the best rewrite ({option.name})"
@@ -356,9 +351,9 @@ def _problem(option: Option) -> tuple[str | None, bool]:
 
 
 def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
-    """Return the groups of queries that may not wait longer, as weights of p predicates, (k, p).
+    """Return the groups of queries that must not wait longer, as weights of p predicates, (k, p).
 
-    A group is a single predicate, or all that compare the same columns, with a tenth of the weight.
+    A group has at least a tenth of the weight: one predicate, or all that compare the same columns.
     """
     kinds = [[shape == one for shape in shapes] for one in dict.fromkeys(shapes) if one]
     parts = (
@@ -369,7 +364,7 @@ def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
 
 
 def _worse_off(prediction: Prediction) -> tuple[str, dict[str, float], dict[str, float]] | None:
-    """Return what queries wait longest for besides, and their means now and after; None if none."""
+    """Return the queries that then wait longest beyond the limit, and their means now and after."""
     rows = prediction.predicates
     readers = many(np.array([row.share for row in rows]), [row.columns for row in rows])
     now, after = (
@@ -393,9 +388,9 @@ def _worse_off(prediction: Prediction) -> tuple[str, dict[str, float], dict[str,
 
 
 def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
-    """Return the verdict over all options: the best that is worth it, or to leave the table.
+    """Return the verdict: the best option that is worth it, or to leave the table alone.
 
-    The best saves the most seconds within the longest payback; of equal ones, the first.
+    The best option saves the most seconds within the longest payback; of equals, the first.
     """
     ranked = tuple(sorted(options, key=lambda one: (not one.is_worth_it, -one.net_seconds)))
     made = [option for option in ranked if option.plan.groups]
@@ -416,7 +411,7 @@ def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
 
 
 def no_verdict(answer: Answer, reason: str, criteria: Criteria) -> Verdict:
-    """Return the verdict on a table that no rewrite is weighed for, with the reason."""
+    """Return a verdict without options, with its reason."""
     return Verdict(
         answer=answer,
         sentence=f"{'Leave it' if answer == 'leave' else 'Unknown'}: {reason}.",
@@ -451,7 +446,7 @@ def days_text(days: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a predicted duration for people: two digits of it at most."""
+    """Return a predicted duration for people, with at most two digits."""
     for unit, name in ((3600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{count_text(seconds / unit)} {name}"
@@ -464,7 +459,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def count_text(value: float) -> str:
-    """Return a predicted number for people: two digits that say something."""
+    """Return a predicted number for people, rounded to two digits."""
     if value < 1:
         return f"{value:.1g}"
     digits = max(0, math.floor(math.log10(value)) - 1)
@@ -480,10 +475,6 @@ def _count(files: float) -> str:
     return f"{files:.1f}".removesuffix(".0") if files < 100 else f"{files:,.0f}"  # noqa: PLR2004
 
 
-def _size(size_bytes: float) -> str:
-    return render_size(round(size_bytes))
-
-
 def _rounded(opened: Opened) -> dict[str, float]:
     return {
         "files": round(opened.files, 3),
@@ -494,15 +485,15 @@ def _rounded(opened: Opened) -> dict[str, float]:
 
 
 def rounded(value: float | None, digits: int) -> float | None:
-    """Return a number rounded to so many digits, None for None."""
+    """Return a rounded number, None for None."""
     return None if value is None else round(value, digits)
 
 
 # The rewrites to consider, their commands, and parts of large plans
 #
-# Queries gain by the rewrite of one group whatever other groups do, so some groups stand for all,
-# by their share of the bytes. Of a very large table, these groups and an equal share of the files
-# that the plan leaves alone are judged like a small table.
+# The rewrite of a group helps queries whatever happens to other groups, so a few groups represent
+# all of them, in proportion to their bytes. In a very large table, these groups and an equal share
+# of the files that the plan leaves alone are judged like a small table.
 
 _MIB: Final = 1 << 20
 
@@ -518,14 +509,14 @@ _SMALLER_SIZES: Final = 3
 
 
 class Choice(NamedTuple):
-    """A rewrite to consider: its short `name`, and its `arguments` of Table.plan."""
+    """A rewrite to consider: its short `name`, and its `arguments` for Table.plan."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
 def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to judge: the table's own, then ever smaller ones."""
+    """Return the maximum file sizes to judge: the table's own, then smaller ones."""
     smaller = [
         size
         for size, most in _SMALLER
@@ -537,18 +528,18 @@ def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, .
 def candidates(
     *, strategy: str | None, has_cubes: bool, takes_foreign: bool, sizes: Sequence[int]
 ) -> Iterator[Choice]:
-    """Yield the rewrites to consider, the ones with the fewest words first.
+    """Yield the rewrites to consider, those with the shortest commands first.
 
-    `strategy` is None without clustering columns. The strategy overlap may leave files alone only
-    if the table `has_cubes` of its own columns; a full rewrite `takes_foreign` files, too. `sizes`
-    are bytes, the size that the table remembers first.
+    `strategy` is None without clustering columns. The strategy overlap leaves files alone only if
+    the table `has_cubes` of its own columns. `takes_foreign` adds a full rewrite, which also takes
+    files of other columns. `sizes` are in bytes; the table's own is first.
     """
     if strategy is None:
         for size in sizes:
             yield Choice(name=f"files of {size_word(size)}", arguments={"max_file_size": size})
         return
     if strategy not in TAKES:
-        # A strategy of another package may refuse any option.
+        # A strategy of another package may refuse options.
         yield Choice(name=f"strategy {strategy}", arguments={})
         strategy = DEFAULT_STRATEGY
     chosen = [(strategy, False)]
@@ -556,7 +547,7 @@ def candidates(
         chosen.append((OVERLAP, False))
     if takes_foreign:
         chosen.append((strategy, True))
-    # By size first: whoever stops early has seen every strategy.
+    # By size first, so that a caller who stops early has seen every strategy.
     for size in sizes:
         for name, full in chosen:
             arguments = {"strategy": name, "max_file_size": size}
@@ -567,7 +558,7 @@ def candidates(
 
 
 def size_word(size_bytes: int) -> str:
-    """Return a size as one word that `--max-file-size` reads back exactly."""
+    """Return a size as one word that `--max-file-size` parses exactly."""
     for unit, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (_MIB, "MiB"), (1 << 10, "KiB")):
         if size_bytes % unit == 0:
             return f"{size_bytes // unit}{name}"
@@ -575,7 +566,7 @@ def size_word(size_bytes: int) -> str:
 
 
 def command(uri: str, arguments: Mapping[str, Any], workload_source: str | None = None) -> str:
-    """Return the command that rewrites with these arguments, ready for a shell."""
+    """Return the shell command that rewrites with these arguments."""
     words = ["liquidlog", "optimize", uri]
     for name, value in arguments.items():
         option = f"--{name.replace('_', '-')}"
@@ -603,24 +594,24 @@ def _word(value: Any) -> str:  # noqa: ANN401  an argument of Table.plan
 
 
 def outline(plan: ClusteringPlan) -> tuple[tuple[int, int, int], ...]:
-    """Return a value that is equal for two plans of one table if they write the same files."""
+    """Return a value that two plans of a table share if they write the same files."""
     return tuple(
         (len(group.inputs), group.size_bytes, group.expected_outputs) for group in plan.groups
     )
 
 
 MOST_FILES: Final = 2_000
-"""Inputs and outputs of the groups that are predicted; at least one group is."""
+"""The most inputs and outputs of predicted groups; at least one group is predicted."""
 MANY_FILES: Final = 100_000
-"""Of a table with more files, the groups are predicted in a part of the table."""
+"""In a table with more files, the prediction looks at a part of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
-    """A part of a plan, and the table, or a part of it, for the prediction.
+    """A part of a plan, in its table or in a part of the table.
 
-    `share` is the share of the plan's bytes, `table_share` that of the table, both above 0. `files`
-    marks the live files in the part; None if all are.
+    The part has `share` of the plan's bytes and `table_share` of the table's, both above 0. `files`
+    marks its live files, None for all.
     """
 
     snapshot: Snapshot
@@ -631,13 +622,13 @@ class Part:
 
 
 def part_of(snapshot: Snapshot, plan: ClusteringPlan, most_files: int = MOST_FILES) -> Part:
-    """Return groups spread evenly over the plan, with at most `most_files` files if possible."""
+    """Return groups that are spread evenly over the plan, with at most `most_files` files."""
     files = [len(group.inputs) + group.expected_outputs for group in plan.groups]
     total, size_bytes = sum(files), plan.size_bytes
     if total <= most_files or len(files) < 2 or not size_bytes:  # noqa: PLR2004  no part of one
         return Part(snapshot=snapshot, plan=plan)
     wanted = max(1, len(files) * most_files // total)
-    # The middle of each of `wanted` equal stretches.
+    # The middle group of each of `wanted` equal stretches.
     chosen = ((np.arange(wanted) + 0.5) * len(files) / wanted).astype(np.int64).tolist()
     part = structs.replace(plan, groups=tuple(plan.groups[number] for number in chosen))
     share = part.size_bytes / size_bytes
@@ -649,7 +640,7 @@ def part_of(snapshot: Snapshot, plan: ClusteringPlan, most_files: int = MOST_FIL
 
 
 def _in_part(snapshot: Snapshot, plan: ClusteringPlan, part: ClusteringPlan, share: float) -> Mask:
-    """Return a mask of the part's inputs, and of a share of the files that no group takes."""
+    """Return a mask of the part's inputs and of a share of the files that the plan skips."""
     left = plan.skipped.columns["path"]
     some = left.take(pa.array(spread(len(left), round(len(left) * share))))
     paths = [chunk for group in part.groups for chunk in group.inputs.columns["path"].chunks]

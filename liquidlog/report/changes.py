@@ -50,8 +50,8 @@ def plan(made: ClusteringPlan) -> Report:
     kept = sum(len(group.kept) for group in made.groups)
     kept_bytes = sum(group.kept.size_bytes for group in made.groups)
     narrow = (
-        f"{kept} files ({render_size(kept_bytes)}) are narrow already: they are not rewritten, and"
-        " join the new cubes"
+        f"{kept} files ({render_size(kept_bytes)}) are narrow already and join the new cubes as"
+        " they are"
     )
     policy = policy_document(made)
     is_remembered = any(setting["from"] == "property" for setting in policy.values())

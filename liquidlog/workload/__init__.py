@@ -1,10 +1,9 @@
-"""Workloads from where they are: logs of engines and files of SQL to one form, with reasons.
+"""Workloads: queries from logs of engines and from SQL, imported to one form.
 
-- `form` the one form, one line per question, constants left out where asked; tables as sources
-  name them
-- `sources` recognised and read, compressed or not: begin here; query logs of engines, and DELETE,
-  UPDATE, MERGE of the Delta log
-- `spark_events` Spark's event log
-- `catalyst` conditions as Spark prints them, and which of them narrow a table
-- `statements` SQL per table, and which name means which column
+- `form` has the form, one line per query, and the tables as sources name them; it redacts constants
+- `sources` recognises and reads sources: begin here. It reads query logs of engines, and DELETE,
+  UPDATE and MERGE in the Delta log
+- `spark_events` reads Spark's event log
+- `catalyst` parses conditions as Spark prints them, and finds those that narrow a table
+- `statements` takes SQL apart: which table is read, and which name means which column
 """

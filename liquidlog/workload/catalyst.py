@@ -1,7 +1,7 @@
-"""What Spark's plans ask of a table: conditions as Spark prints them, to SQL.
+"""Conditions as Spark's plans print them, to SQL.
 
-Plans show constants without quotes: `2024-01-02`, `1.0`, `a, b`. Only the type of the column that a
-constant is compared with tells what it is.
+Plans print constants without quotes: `2024-01-02`, `1.0`, `a, b`. The type of a constant follows
+from the column that it is compared with.
 """
 
 import re
@@ -24,7 +24,7 @@ _TIMESTAMP: Final = re.compile(r"-?(?:\d{4,6}-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:
 _BOOLEAN: Final = re.compile(r"true|false")
 _BINARY: Final = re.compile(r"0x[0-9A-Fa-f]*")
 _PLAIN_DOUBLE: Final = 1e7
-"""Smaller whole doubles are written as integers: Java prints others with an exponent."""
+"""Smaller whole doubles become integers; Java prints larger ones with an exponent."""
 
 PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), _WHOLE),
@@ -36,19 +36,13 @@ PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "decimal": _DECIMAL,
     "binary": _BINARY,
 }
-"""The looks of a type's values by its name; text has no pattern."""
+"""How values of a type look, by its name; text has no pattern."""
 
-
-_PRINTED: Final[Mapping[str, str]] = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-}
+_PRINTED: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 
 def type_name(data_type: DataType | None) -> str:
-    """Return a type's name in this module, empty for a type that it does not know."""
+    """Return a type's name in this module, empty for an unknown type."""
     if isinstance(data_type, DecimalType):
         return "decimal"
     name = data_type.name if isinstance(data_type, PrimitiveType) else ""
@@ -56,7 +50,7 @@ def type_name(data_type: DataType | None) -> str:
 
 
 def printed_type(kind: str) -> str:
-    """Return the same for a type as Spark prints it."""
+    """Return a type's name in this module, by the name that Spark prints."""
     if kind.startswith("decimal"):
         return "decimal"
     return "string" if kind.startswith(("char", "varchar")) else _PRINTED.get(kind, kind)
@@ -143,7 +137,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A condition that nobody understands, as printed."""
+    """A condition that is not understood, as printed."""
 
     printed: str
 
@@ -178,7 +172,7 @@ _MATCHES: Final[Mapping[str, tuple[str, str]]] = {
 _OF_DATES: Final = frozenset(
     {"year", "month", "day", "dayofmonth", "quarter", "dayofweek", "weekofyear", "dayofyear"}
 )
-"""Spark adds a cast to these functions of dates."""
+"""Spark adds a cast to the argument of these functions."""
 _WILD: Final = frozenset("%_\\")
 
 
@@ -257,7 +251,7 @@ def _call(node: Call) -> str:
 
 
 def pushed(node: Node) -> str | None:
-    """Return a condition as Spark prints the filter that it pushes; None if it pushes none."""
+    """Return the filter that Spark pushes for a condition, as printed; None without one."""
     match node:
         case Call(("AND" | "OR") as operator, (left, right)):
             both = pushed(left), pushed(right)
@@ -292,11 +286,11 @@ def walk(node: Node) -> Iterator[Node]:
 # Parse the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`
 #
 # Spark does not quote text: `(s#1 = a, b)` is a comparison with `a, b`, and `s#1 IN (a,b,c)`
-# may have two members or three. So parsing is a search for every way to understand the whole,
-# up to a limit; the caller decides what several ways mean.
+# may have two members or three. So parsing searches for every way to understand a text, up to a
+# limit; the caller chooses among them.
 
 _STEPS: Final = 60_000
-"""After so many steps per text, it counts as not understood."""
+"""A text that needs more steps is not understood."""
 _MOST_READINGS: Final = 9
 
 _ATTRIBUTE: Final = re.compile(r"#\d+L?")
@@ -325,13 +319,13 @@ Reading = tuple[Node, ...]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The columns that a text may name: `types` by path, `zone` the zone of printed times."""
+    """The columns that a text may name, with their types; `zone` renders its times in UTC."""
 
     types: Mapping[Path, str]
     zone: Callable[[str], str] | None = None
 
     def constant(self, printed: str, type_of: str) -> Constant | None:
-        """Return a printed constant, None if it is none of the type."""
+        """Return a printed constant, None if it does not have the type."""
         rendered = sql_literal(printed, type_of)
         if rendered is not None and type_of == "timestamp" and self.zone is not None:
             rendered = self.zone(rendered)
@@ -339,7 +333,7 @@ class Names:
 
 
 def readings(text: str, names: Names, *, bracketed: bool = True) -> tuple[Reading, ...]:
-    """Return at most nine ways to understand a list of conditions, or one without brackets.
+    """Return at most nine ways to understand a list of conditions, or a single one.
 
     A condition that cannot be parsed is Opaque.
     """
@@ -406,7 +400,7 @@ class _Search:
     def _step(self) -> None:
         self._steps += 1
         if self._steps > _STEPS:
-            raise TooHardError("there are too many ways to read its text")
+            raise TooHardError("there are too many ways to understand its text")
 
     def _condition(self, start: int) -> Iterator[tuple[Node, int]]:
         self._step()
@@ -471,7 +465,7 @@ class _Search:
         for node, end in self._value(start, ""):
             yield node, end
             yield from self._membership(node, end)
-        # A constant stands first only if the other side names no constant: a number or a day.
+        # A constant comes first only if the other side is no constant: it is a number or a day.
         for type_of in ("number", "date"):
             yield from self._constants(start, type_of, " ")
 
@@ -504,7 +498,7 @@ class _Search:
     def _listed(
         self, start: int, type_of: str, separator: str, closing: str
     ) -> Iterator[tuple[tuple[Constant, ...], int]]:
-        """Yield lists of constants with their ends, the longest first; loops, as lists are long."""
+        """Yield lists of constants with their ends, the longest first; long lists need a loop."""
         stops = ",)"
         first = self._constants(start, type_of, stops, listed=True)
         tried: list[tuple[tuple[Constant, ...], Iterator[tuple[Constant, int]]]] = [((), first)]
@@ -526,9 +520,9 @@ class _Search:
     def _constants(
         self, start: int, type_of: str, stops: str, *, listed: bool = False
     ) -> Iterator[tuple[Constant, int]]:
-        """Yield the constants that begin at a place; text ends before any of the `stops`."""
+        """Yield the constants that begin at a place; a text ends before one of the `stops`."""
         self._step()
-        # Spark folds comparisons with NULL: outside of lists, `null` is text.
+        # Spark folds comparisons with NULL, so outside of lists `null` is text.
         if self._text.startswith("null", start) and (listed or type_of not in {"string", "any"}):
             yield Constant("null", "NULL"), start + 4
         known = self._matched(start, type_of)
@@ -553,7 +547,7 @@ class _Search:
         return None if found is None or constant is None else (constant, found.end())
 
     def _text_ends(self, start: int, stops: str) -> Iterator[int]:
-        # Text does not name attributes of its own plan.
+        # A text contains no attribute of its plan.
         found = self._attributes.search(self._text, start)
         last = len(self._text) if found is None else found.start()
         for place in range(start, last):
@@ -576,7 +570,7 @@ class _Search:
             yield Call(name, ()), inside + 1
             return
         for arguments, end in self._arguments(inside):
-            # An Option is a setting that Spark adds, like the session's time zone.
+            # Some(...) is a setting that Spark adds, like the session's time zone.
             own = (one for one in arguments if not (isinstance(one, Call) and one.name == "some"))
             yield Call(name, tuple(own)), end
 
@@ -633,10 +627,10 @@ def _type(node: Node) -> str:
             return ""
 
 
-# Of a MERGE, the conditions on its target
+# The conditions of a MERGE on its target
 #
-# The ids of a table's columns follow each other in a plan, in the order of its schema. So the
-# columns of a condition form two runs; an INSERT takes its values from the source.
+# In a plan, the columns of a table have consecutive ids, in the order of its schema. So the columns
+# of a condition form two runs, target and source; an INSERT names columns of the source.
 
 OF_SOURCE: Final = "__source_"
 """The prefix of the source's columns."""
@@ -648,7 +642,7 @@ _INSERT: Final = re.compile(r"Insert \[actions: \[(.*?)\]\]", re.DOTALL)
 
 
 def printed_merge(description: str) -> tuple[str, str, bool] | None:
-    """Return a MERGE's target and `of_target` of its condition, None if it is not understood."""
+    """Return a MERGE's target and the result of `of_target`, None if it is not understood."""
     target = _TARGET.search(description)
     if target is None:
         return None
@@ -672,7 +666,7 @@ def _balanced(text: str, start: int) -> str:
 def of_target(condition: str, order: Sequence[str], inserted: frozenset[str]) -> tuple[str, bool]:
     """Return a condition with the source's columns renamed, and whether these are certain.
 
-    `order` has the target's columns; `inserted` has ids of columns that surely are the source's.
+    `order` has the target's columns, `inserted` the ids of columns that are surely the source's.
     """
     places = {name: place for place, name in enumerate(order)}
     starts: dict[int, int] = {}
@@ -682,7 +676,7 @@ def of_target(condition: str, order: Sequence[str], inserted: frozenset[str]) ->
             starts[start] = starts.get(start, 0) + 1
     if not starts:
         return _renamed(condition, places, None), True
-    # The target's run is the one that is named most, of several the first.
+    # The target's run is named most often; of several, it is the first.
     chosen = max(starts, key=lambda start: starts[start])
     return _renamed(condition, places, chosen), len(starts) == 1
 
@@ -696,21 +690,21 @@ def _renamed(condition: str, places: dict[str, int], chosen: int | None) -> str:
     return _MARKED.sub(rename, condition)
 
 
-# Scans in plans, to the SQL conditions of their readers
+# Scans in plans, to SQL conditions
 
 _RUNTIME: Final = ("dynamicpruning", "might_contain", "bloomfilter")
-"""Filters that Spark adds for joins at run time; no plan has their values."""
+"""Filters that Spark adds for joins at run time; plans do not have their values."""
 _INTERNAL: Final = "__delta_internal"
-"""The prefix of columns that no table has: a DELETE or UPDATE reads them too."""
+"""The prefix of columns that only DELETE and UPDATE read; no table has them."""
 _ODD: Final = frozenset(",()[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanText:
-    """The printed text of a scan, without what differs between its repetitions.
+    """The printed text of a scan, equal for repeated scans.
 
-    `above` is the condition of the filter above it, and `joined` names the columns that joins
-    compare. `zone` is the session's time zone, in which times are printed.
+    `above` is the condition of the filter above it; joins compare the columns `joined`. Times are
+    printed in `zone`, the session's time zone.
     """
 
     location: str
@@ -724,7 +718,7 @@ class ScanText:
 
 @dataclass(frozen=True, slots=True)
 class ScanConditions:
-    """The SQL conditions of a scan; `unread` are printed conditions that are not understood."""
+    """The SQL conditions of a scan; the printed conditions in `unread` are not understood."""
 
     conjuncts: tuple[str, ...]
     ambiguous: bool
@@ -734,8 +728,7 @@ class ScanConditions:
 def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) -> ScanConditions:
     """Return the conditions of a scan.
 
-    `types` has the known columns; `read` names the top-level columns in files, without partition
-    columns.
+    `types` has the known columns, `read` the top-level columns that are read from files.
     """
     zone = _Zone(scan.zone)
     names = Names({**_named(scan), **types}, zone)
@@ -748,7 +741,7 @@ def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) 
 
 
 def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> ScanConditions:
-    """Return the conditions of a DELETE or UPDATE, which prints them as one expression."""
+    """Return the conditions of a DELETE or UPDATE, printed as one expression."""
     clock = _Zone(zone)
     named = _named(ScanText(location="", data=printed))
     found = readings(printed, Names({**named, **types}, clock), bracketed=False)
@@ -782,7 +775,7 @@ def _named(scan: ScanText) -> dict[Path, str]:
 
 
 def _chosen(found: tuple[Reading, ...], pushed_text: str | None) -> tuple[Reading, bool]:
-    """Return the certain or plain part of a text's meaning, and whether there is doubt."""
+    """Return the certain part of a text's meaning, and whether there is doubt."""
     if pushed_text is not None and len(found) > 1:
         texts = [", ".join(text for node in one if (text := pushed(node))) for one in found]
         same = [one for one, text in zip(found, texts, strict=True) if f"[{text}]" == pushed_text]
@@ -803,7 +796,7 @@ def _is_certain(node: Node) -> bool:
 
 
 def _mixed(above: str, names: Names, read: frozenset[str]) -> Iterator[Node]:
-    """Yield conditions on columns of files and of partitions at once, which a scan never lists."""
+    """Yield conditions on both file and partition columns, which a scan does not list."""
     if not above or not read:
         return
     found = readings(above, names, bracketed=False)
@@ -849,7 +842,7 @@ def _asks_for_null(node: Node) -> bool:
 
 
 def _recombined(asked: Sequence[Node]) -> list[Node]:
-    """Return conditions with the parts of `LIKE 'a%b'`, which Spark splits, joined again."""
+    """Return conditions with the parts of `LIKE 'a%b'`, which Spark splits, joined."""
     kept = list(asked)
     for node in asked:
         match node:
@@ -890,7 +883,7 @@ def _shown(node: Node) -> str:
 
 
 class _Zone:
-    """Renders a session's times in UTC as SQL literals; a time that occurs twice is doubtful."""
+    """Renders times of a session in UTC; a local time that occurs twice is doubtful."""
 
     def __init__(self, name: str) -> None:
         self._name = name

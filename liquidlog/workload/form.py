@@ -18,17 +18,14 @@ from liquidlog.workload.catalyst import printed_type, type_name
 
 # The wanted tables, and how sources name them: by path, URI or name.
 
-_FILE: Final = re.compile(r"file:/+")
-_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "dbfs": "dbfs"}
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _DEEPEST: Final = 50
 
 
 def normal(location: str) -> str:
-    """Return a table's path or URI in one spelling of scheme and slashes, to compare it."""
-    text = location.strip().strip("`")
-    if _FILE.match(text):
-        text = _FILE.sub("/", text, count=1)
+    """Return a table's path or URI with one spelling of scheme and slashes, to compare it."""
+    text = re.sub(r"\Afile:/+", "/", location.strip().strip("`"))
     found = _URI.match(text)
     if found is not None:
         scheme = found[1].lower()
@@ -58,7 +55,7 @@ class KnownTable:
 
     @property
     def names(self) -> frozenset[str]:
-        """The last parts of the names that queries may use for the table, in lower case."""
+        """The last parts of the names that queries may use, in lower case."""
         return frozenset({_last_name(normal(self.address)), self.name.lower()} - {""})
 
     def has(self, columns: Iterable[str]) -> bool:
@@ -77,7 +74,7 @@ def _types(fields: Iterable[StructField], path: Path) -> Iterator[tuple[Path, st
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The wanted tables; without any, every table is wanted."""
+    """The wanted tables; an empty one wants every table."""
 
     known: tuple[KnownTable, ...] = ()
 
@@ -87,10 +84,10 @@ class Tables:
         return not own or normal(address) in own
 
     def at(self, locations: Mapping[str, frozenset[str]]) -> Mapping[str, KnownTable]:
-        """Return the known tables at locations; `locations` has the columns that are read there.
+        """Return the known tables at `locations`, which map to the columns that are read there.
 
-        A table at none of them was perhaps moved: it is then at the only location with its name and
-        columns that it has.
+        A table that is at none of them may have moved: then it is at the location with its name
+        whose columns it has, if there is only one.
         """
         found: dict[str, KnownTable] = {}
         for table in self.known:
@@ -142,12 +139,12 @@ def _parts(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-# What sources yield: queries of tables, and why some cannot be used
+# What sources yield: queries of tables, and reasons why some cannot be used
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a query read on average, as its engine counted."""
+    """What a query read on average, by its engine's counters."""
 
     files: int
     bytes: int
@@ -155,10 +152,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How often something was asked, with which total weight, when, and how much was read.
+    """How often a query ran, its total weight, when, and how much it read.
 
-    `first_ms` and `last_ms` are in ms since 1970, None if the source does not tell. `files` and
-    `bytes` are sums over the `measured` queries.
+    `first_ms` and `last_ms` are in ms since 1970, None if unknown. `files` and `bytes` are sums
+    over the `measured` queries.
     """
 
     times: int = 1
@@ -186,7 +183,7 @@ class Tally:
 
     @property
     def observed(self) -> Observed | None:
-        """What one query read on average; None if its engine did not say."""
+        """What one query read on average, None if its engine did not count."""
         if not self.measured:
             return None
         return Observed(round(self.files / self.measured), round(self.bytes / self.measured))
@@ -195,7 +192,7 @@ class Tally:
 def asked_once(
     time_ms: int | None, files: int | None, size_bytes: int | None, weight: float = 1.0
 ) -> Tally:
-    """Return the tally of one query; files and bytes are None if its engine did not say."""
+    """Return the tally of one query; files and bytes are None if its engine did not count."""
     tally = Tally(weight=weight, first_ms=time_ms, last_ms=time_ms)
     if files is None or size_bytes is None:
         return tally
@@ -204,10 +201,10 @@ def asked_once(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Tally):
-    """A query of a table, and how often readers asked it.
+    """A query of a table, and how often it ran.
 
-    The `conjuncts` are SQL conditions that hold for every wanted row; none means all rows.
-    `ambiguous` says that the source also allows other conditions.
+    Every wanted row satisfies all `conjuncts`, SQL conditions; without any, all rows are wanted.
+    The query is `ambiguous` if its source may mean other conditions.
     """
 
     table: str
@@ -224,7 +221,7 @@ class Query(Tally):
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether the log alone answered the query, as it does a count of all rows."""
+        """Whether the log answered the query, like a count of all rows."""
         return not self.conjuncts and self.observed is not None and self.observed.files == 0
 
     def document(self) -> dict[str, Any]:
@@ -257,13 +254,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     source: str = ""
 
 
-def is_query(document: dict[str, Any]) -> bool:
-    """Return whether a decoded line has the fields that mark an imported query."""
-    return {"table", "conjuncts"} <= document.keys()
-
-
 def decode_query(document: dict[str, Any], place: str) -> Query:
-    """Return the query in a decoded line."""
+    """Return the query in a decoded line; errors name its `place`."""
     try:
         line = msgspec.convert(document, _Line)
         first_ms, last_ms = (
@@ -299,7 +291,7 @@ class OfOther:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUnderstood:
-    """Queries that cannot be used: why, and one of them as the source has it."""
+    """Queries that cannot be used: the reason, and one of them as the source has it."""
 
     reason: str
     example: str = ""
@@ -314,7 +306,7 @@ Found = Query | OfOther | NotUnderstood
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The queries of sources, how many scans they had, and why some scans are not used."""
+    """The queries of sources, and the scans that are not used."""
 
     queries: tuple[Query, ...]
     other_tables: dict[str, int]
@@ -322,12 +314,12 @@ class Imported:
 
     @property
     def used(self) -> int:
-        """The scans of the queries."""
+        """The number of scans of the queries."""
         return sum(query.times for query in self.queries)
 
     @property
     def scans(self) -> int:
-        """All scans."""
+        """The number of all scans."""
         unread = sum(one.times for one in self.not_understood)
         return self.used + sum(self.other_tables.values()) + unread
 
@@ -367,19 +359,19 @@ def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
     )
 
 
-# Queries without their constants: each constant becomes its place among those of its column
+# Redacted queries: each constant becomes its quantile among the constants of its column
 
 _STEPS: Final = 1000
-"""A place is a quantile in thousandths: `:q250` lies above a quarter of the constants."""
+"""Quantiles are in thousandths: `:q250` is greater than a quarter of the constants."""
 _CONSTANTS: Final = (exp.Literal, exp.Neg, exp.HexString, exp.Concat, exp.Boolean)
 _UNKNOWN: Final = ":redacted"
 
 
 def redacted(imported: Imported) -> Imported:
-    """Return a workload with placeholders like `:q250` for constants, without examples.
+    """Return a workload with placeholders like `:q250` for constants, and without examples.
 
-    The number is the constant's quantile, in thousandths, among all constants that the queries
-    compare with the same column of the same table, once per use. Functions and columns stay.
+    The number is the constant's quantile, in thousandths, among all constants that queries compare
+    with the same column of the same table, counted once per use. Functions and columns stay.
     """
     parsed = [(query, [_parsed(text) for text in query.conjuncts]) for query in imported.queries]
     values: dict[tuple[str, str], dict[tuple[int, float, str], float]] = {}

@@ -1,7 +1,7 @@
-"""Sources of workloads, recognised by what is in them, read and decompressed as streams.
+"""Recognise sources of workloads by their content, decompress and read them.
 
-Spark frames LZ4 and Snappy as its Java libraries do: blocks with a header of their own, which
-nothing else reads. Everything is a stream, in bounded memory.
+Spark's Java libraries frame LZ4 and Snappy in blocks with their own headers, which other libraries
+do not read. Everything is a stream, in bounded memory.
 """
 
 import csv
@@ -33,7 +33,6 @@ from liquidlog.workload.form import (
     Tables,
     asked_once,
     decode_query,
-    is_query,
 )
 from liquidlog.workload.spark_events import BEGINNING, EventLog, questions
 from liquidlog.workload.statements import (
@@ -47,7 +46,7 @@ _CHUNK_BYTES: Final = 4 << 20
 _PIECE_BYTES: Final = 64 << 10
 """A damaged stream loses at most one piece."""
 _LARGEST_BLOCK_BYTES: Final = 64 << 20
-"""Spark's blocks have 32 KiB; larger ones than this are not Spark's."""
+"""Spark's blocks have 32 KiB; much larger blocks are not Spark's."""
 
 _LZ4_BLOCK: Final = b"LZ4Block"
 _LZ4_HEADER: Final = struct.Struct("<8sBiii")
@@ -56,11 +55,10 @@ _LZ4_COMPRESSED: Final = 0x20
 _SNAPPY: Final = b"\x82SNAPPY\x00"
 _SNAPPY_VERSIONS_BYTES: Final = 8
 _ARROW: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"\x04\x22\x4d\x18": "lz4"}
-_LZF: Final = b"ZV"
 
 
 class DamagedStreamError(OSError):
-    """The rest of a file cannot be decompressed; all before it was."""
+    """The rest of a file cannot be decompressed."""
 
 
 def chunks(file: Any) -> Generator[bytes, None, None]:  # noqa: ANN401  a file of any storage
@@ -74,8 +72,8 @@ def chunks(file: Any) -> Generator[bytes, None, None]:  # noqa: ANN401  a file o
             yield from _lz4_chunks(whole)
         elif start.startswith(_SNAPPY):
             yield from _snappy_chunks(whole)
-        elif start.startswith(_LZF):
-            raise DamagedStreamError("it is compressed by LZF, which is not read; Spark has zstd")
+        elif start.startswith(b"ZV"):
+            raise DamagedStreamError("it is compressed by LZF, which is not supported; use zstd")
         else:
             while piece := whole.read(_CHUNK_BYTES):
                 yield piece
@@ -125,7 +123,7 @@ def _snappy_chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _block(file: BinaryIO, size: int, *, may_end: bool = False) -> bytes:
-    """Return the next bytes; none at the end of the file if it `may_end` here."""
+    """Return the next bytes; no bytes if the file ends here and `may_end`."""
     block = file.read(size)
     if len(block) < size and (block or not may_end):
         raise DamagedStreamError("it ends within a block")
@@ -153,11 +151,11 @@ def _decompressed(codec: pa.Codec, block: bytes, full_size: int) -> bytes:
 # Lines of a stream of chunks, each of bounded length
 
 MAX_LINE_BYTES: Final = 64 << 20
-"""Longer lines are skipped; Spark's longest have some MiB."""
+"""Longer lines are skipped; Spark's longest lines have some MiB."""
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Yield the lines of chunks without their ends; None for a line that is too long."""
+    """Yield lines without their ends; None for a line that is too long."""
     pending: list[bytes] = []
     pending_bytes = 0
     for chunk in chunks:
@@ -175,13 +173,10 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         yield b"".join(pending) if pending_bytes <= MAX_LINE_BYTES else None
 
 
-_PARQUET: Final = b"PAR1"
 _MAX_TEXT_BYTES: Final = 256 << 20
-"""A file of SQL, or of JSON that is one list, is held in memory up to this size."""
+"""A file of SQL, or of JSON that is one list, is read into memory up to this size."""
 _SNIFFED_BYTES: Final = 64 << 10
-_ROLLING: Final = "eventlog_v2_"
 _EVENTS: Final = "events_"
-_NOT_LOGS: Final = (".", "_", "appstatus_")
 _BATCH_ROWS: Final = 10_000
 
 _EXPECTED: Final = (
@@ -221,12 +216,12 @@ def _found(
         parts = sorted((name for name in inside if name.startswith(_EVENTS)), key=_part_number)
         yield from _events([f"{address}/{name}" for name in parts], tables, options)
     else:
-        kept = [name for name in sorted(inside) if not name.startswith(_NOT_LOGS)]
+        kept = [name for name in sorted(inside) if not name.startswith((".", "_", "appstatus_"))]
         if not kept and named:
             raise UsageError(f"{address} is an empty directory; {_EXPECTED}", source=address)
         for name in kept:
             below = f"{address}/{name.rstrip('/')}"
-            if not name.endswith("/") or name.startswith(_ROLLING):
+            if not name.endswith("/") or name.startswith("eventlog_v2_"):
                 yield from _found(below, tables, options, named=False)
 
 
@@ -253,7 +248,7 @@ def _events(addresses: Sequence[str], tables: Tables, options: StorageOptions) -
         try:
             log.read(lines(pieces))
         except DamagedStreamError as error:
-            log.damaged(str(error), address)
+            log.not_understood(f"a file cannot be read to its end: {error}", address)
         except OSError as error:
             raise StorageError(address, f"cannot be read: {error}") from error
     log.finish()
@@ -319,7 +314,7 @@ Reader = Callable[[str, Tables, StorageOptions], Iterator[Found]]
 def _reader(address: str, start: bytes) -> Reader | None:
     if start.startswith(BEGINNING):
         return lambda one, tables, options: _events([one], tables, options)
-    if start.startswith(_PARQUET):
+    if start.startswith(b"PAR1"):
         return _parquet
     if address.lower().endswith(".sql"):
         return _sql
@@ -384,14 +379,14 @@ def _json(address: str, tables: Tables, options: StorageOptions) -> Iterator[Fou
     for number, row in enumerate(_json_rows(address, options), start=1):
         if not isinstance(row, dict):
             yield NotUnderstood(reason="a line is not a JSON object", example=str(row)[:200])
-        elif is_query(row):
+        elif {"table", "conjuncts"} <= row.keys():
             query = decode_query(row, f"{address} line {number}")
             of_other = OfOther(table=query.table, times=query.times)
             yield query if tables.want(query.table) else of_other
         else:
             form = form_of(flat(row))
             if form is None:
-                reason = "a line is of no query log that is known"
+                reason = "a line is of no known query log"
                 yield NotUnderstood(reason=reason, example=json.dumps(row, default=str)[:200])
             else:
                 yield from rows_asked([row], form, tables)
@@ -409,9 +404,9 @@ def _json_rows(address: str, options: StorageOptions) -> Iterator[object]:
         yield from found if isinstance(found, list) else (found,)
 
 
-# Query logs as rows: DuckDB's, Databricks' system.query.history and Trino's
+# Query logs as rows: of DuckDB, of Trino, and Databricks' system.query.history
 #
-# A row has a statement, when it began, and perhaps what it read.
+# A row has a statement, its start, and perhaps what it read.
 
 Row = Mapping[str, Any]
 
@@ -422,7 +417,7 @@ _DELTA_LOG: Final = "delta-log"
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """The columns of a log, nested ones as a.b; a row counts if it has the values in `kept`."""
+    """The columns of a log, nested ones as a.b; a row counts if it has one of the `kept` values."""
 
     source: str
     dialect: str
@@ -472,7 +467,7 @@ FORMS: Final = (
         kept=(("state", ("finished",)), ("query_state", ("finished",))),
     ),
 )
-"""A log that fits several forms has the first of them."""
+"""The first form that fits a log counts."""
 
 
 def form_of(names: Iterable[str]) -> LogForm | None:
@@ -495,7 +490,7 @@ def flat(row: Row) -> dict[str, Any]:
 def rows_asked(rows: Iterable[Row], form: LogForm, tables: Tables) -> Iterator[Found]:
     """Yield the queries in the rows of a log.
 
-    Counts of files and bytes are those of a statement, so they serve only if it reads one table.
+    A row's counts of files and bytes are used only if its statement reads a single table.
     """
     for row in rows:
         found = flat(row)
@@ -521,9 +516,9 @@ def statement_asked(
     time_ms: int | None = None,
     read: tuple[int | None, int | None] = (None, None),
 ) -> Iterator[Found]:
-    """Yield what one or several statements ask of each table that they read.
+    """Yield the queries in statements, one per table that a statement reads.
 
-    The error of a file of SQL names its place; errors in texts of a log are counted together.
+    An error in a file of SQL names its place; equal errors in a log are counted together.
     """
     try:
         statements = parse_statements(text, dialect)
@@ -582,9 +577,9 @@ _OPERATIONS: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
 
 
 def statements_asked(infos: Iterator[Mapping[str, Any]], table: KnownTable) -> Iterator[Found]:
-    """Yield what the commits of a table ask of it, from their commitInfo.
+    """Yield the queries in the commitInfo of a table's commits.
 
-    A MERGE names its source's columns too: only conditions on the table alone count.
+    A MERGE also names columns of its source: only conditions on the table alone count.
     """
     for info in infos:
         operation = info.get("operation")

@@ -1,4 +1,4 @@
-"""Spark's event log: the scans of each query, what they asked, and what they read."""
+"""Spark's event log: the scans of each query, their conditions, and what they read."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,7 +84,7 @@ def _zone_of(line: bytes) -> str:
 
 
 _PASSING: Final = ("ColumnarToRow", "InputAdapter", "WholeStageCodegen")
-"""Nodes that hand rows on unchanged."""
+"""Nodes that pass rows on unchanged."""
 
 
 def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
@@ -100,9 +100,9 @@ def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
         pending.extend((child, above) for child in node.children)
 
 
-# A query's plan may come several times, as Spark adapts it while it runs: a scan counts once, by
-# the accumulators of its counters. A log is added up as it is read, so memory holds only the
-# distinct scans and the queries that run at one time.
+# A log may have a query's plan several times, since Spark adapts plans: a scan counts once, by the
+# accumulators of its counters. Memory holds only the distinct scans, and the queries that run at
+# the same time.
 
 _LOCATION: Final = re.compile(r"(\w+)(?:\(\d+ paths\))? ?\[(.*?)(?:, \.\.\.)?\]?$", re.DOTALL)
 _OF_FILES: Final = frozenset({"InMemoryFileIndex", "CatalogFileIndex", "MetadataLogFileIndex"})
@@ -121,7 +121,7 @@ _OF_PATH: Final = re.compile(r"Arguments: \S*?delta\.`([^`]+)`")
 _STATEMENTS: Final = frozenset({"DeleteCommand", "UpdateCommand"})
 _MERGES: Final = "MergeIntoCommand"
 _MAINTENANCE: Final = ("Optimize", "Vacuum", "Reorg", "Restore", "Convert", "Generate", "Zorder")
-"""Commands that read tables, but for no reader."""
+"""Commands that read tables, but are no queries."""
 _COUNTS_ROWS: Final = "_extract_numRecords"
 
 SOURCE: Final = "spark-event-log"
@@ -129,11 +129,10 @@ SOURCE: Final = "spark-event-log"
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """A distinct query in a log: a scan's text, or a statement's condition as printed.
+    """A distinct query in a log: the text of a scan, or the printed condition of a statement.
 
     `schema` is the printed type of the columns read. `kind` is scan, files (no table), statement,
-    doubtful (a statement some of whose columns may be another table's) or count, which the log
-    answers.
+    doubtful (a statement whose columns may belong to another table) or count (the log answers it).
     """
 
     kind: str
@@ -182,7 +181,7 @@ class _Execution:
 
 
 class EventLog:
-    """What an application's log tells of each distinct query: how often, when, and its reads."""
+    """The distinct queries in an application's log: how often, when, and what they read."""
 
     def __init__(self) -> None:
         self.tallies: dict[Asks, Tally] = {}
@@ -196,35 +195,30 @@ class EventLog:
         """Add the lines of a part of the log."""
         for line in lines:
             if line is None:
-                self._not_understood("a line is longer than 64 MiB", "")
+                self.not_understood("a line is longer than 64 MiB", "")
             elif line.startswith(_SQL):
                 try:
                     event = _EVENT.decode(line)
                 except _UNDECODED:
-                    self._not_understood("an event of a query cannot be decoded", line)
+                    self.not_understood("an event of a query cannot be decoded", line)
                     continue
                 if event.execution_id is not None:
                     self._happened(event, event.execution_id)
             elif line.startswith(_ENVIRONMENT):
                 self._zone = _zone_of(line) or self._zone
             elif not line.startswith(BEGINNING) and line.strip():
-                self._not_understood("a line is no event", line)
+                self.not_understood("a line is no event", line)
 
     def finish(self) -> None:
         """Count the queries that still run at the end of the log."""
         for execution_id in sorted(self._running, reverse=True):
             self._ended(execution_id)
 
-    def damaged(self, detail: str, place: str) -> None:
-        """Count a part of a log that cannot be read."""
-        self._not_understood(f"a file cannot be read to its end: {detail}", place)
-
-    def _not_understood(self, reason: str, line: bytes | str) -> None:
+    def not_understood(self, reason: str, line: bytes | str) -> None:
+        """Count a line, a query or a file that cannot be used."""
         shown = line[:200].decode(errors="replace") if isinstance(line, bytes) else line
-        known = self.unread.get(reason)
-        times = 1 if known is None else known.times + 1
-        example = shown if known is None else known.example
-        self.unread[reason] = NotUnderstood(reason=reason, example=example, times=times)
+        known = self.unread.get(reason, NotUnderstood(reason=reason, example=shown, times=0))
+        self.unread[reason] = replace(known, times=known.times + 1)
 
     def _happened(self, event: Event, execution_id: int) -> None:
         running = self._running.get(execution_id)
@@ -340,12 +334,12 @@ class EventLog:
         elif scans:
             self._add(scans[0][1].asks, execution.time_ms, *execution.own_reads())
         else:
-            self._not_understood("a DELETE or UPDATE names no table", execution.description[:200])
+            self.not_understood("a DELETE or UPDATE names no table", execution.description[:200])
 
     def _merge(self, execution: _Execution) -> None:
         merge = printed_merge(execution.description)
         if merge is None:
-            self._not_understood("a MERGE is printed in an unknown way", execution.description)
+            self.not_understood("a MERGE is printed in an unknown way", execution.description)
             return
         location, condition, is_certain = merge
         text = ScanText(location=location, data=condition, zone=execution.zone)
@@ -399,7 +393,7 @@ def _table_of(execution: _Execution, scans: list[_Scan]) -> str:
 
 
 def questions(log: EventLog, tables: Tables) -> Iterator[Found]:
-    """Yield the queries in an event log, in the order in which each was first asked."""
+    """Yield the queries in an event log, in the order of their first runs."""
     yield from log.unread.values()
     types: dict[str, dict[Path, str]] = {}
     for asks in log.tallies:

@@ -287,7 +287,7 @@ def test_what_is_kept_lies_where_the_log_says(
 _COLUMNS = ("x", "y")
 _READERS = 60
 _STORE = StoreProfile(
-    name="cheap", latency_seconds=0.001, bytes_per_second=1e6, requests_at_once=2, start_seconds=0.0
+    latency_seconds=0.001, bytes_per_second=1e6, requests_at_once=2, start_seconds=0.0
 )
 _SIZES = ((64 << 10, 1_000), (16 << 10, 1_000), (4 << 10, 100))
 

@@ -83,7 +83,7 @@ def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call)
     _, document, _ = call("commit", *words, "--dry-run")
     not_looked = {"files": None, "bytes_read": None, "seconds": None}
     assert document["reconciled"] == {"rows": 2, **not_looked, "versions": [version]}
-    assert said("commit", *words, "--dry-run")[1].count("they were not looked for") == 1
+    assert said("commit", *words, "--dry-run")[1].count("would delete them") == 1
     status, text, _ = said("commit", *words)
     assert status == 0
     assert f"2 row(s) that version(s) {version} deleted meanwhile were deleted from" in text

@@ -138,7 +138,7 @@ def test_clustering_columns_are_left_to_people(own: Option) -> None:
     advised = replace(own, name=ADVISED, clusters=True, arguments={})
     found = answer(ASKED, BUSY, lambda _: judged(advised, answer="cluster"))
     assert found.rewrite is None
-    assert found.reason == "Cluster by s: it pays. Clustering columns are for people to set."
+    assert found.reason == "Cluster by s: it pays. Set these columns yourself: tick does not."
     found = answer(ASKED, BUSY, lambda _: judged(advised, own, answer="cluster"))
     assert found.rewrite is own
     assert found.reason.startswith(f"Cluster by s: it pays. For now, {own.name}: a typical query")

@@ -42,7 +42,7 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
     read = checked(page(table.overview()))
     for words in (
         "Should I rewrite?",
-        "What it",
+        "Effect on queries",
         "Queries, now and after",
         "Files by x and s",
         "How many files share a value",
