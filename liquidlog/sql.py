@@ -1,7 +1,7 @@
-"""Statements of SQL about Delta tables: text to values; nothing here opens a table.
+"""Parse statements of SQL about Delta tables; opens no table.
 
-Every word is a name, as in Spark. The statements decide which words have a meaning, so a column may
-be called `full` or `none`.
+Every word is a name, as in Spark: each statement decides which words have a meaning, so a column
+may be called `full` or `none`.
 
 Source: Delta Lake, "Table utility commands" and "Use liquid clustering"; Databend, "ALTER TABLE
 RECLUSTER" and "CLUSTERING_INFORMATION".
@@ -37,9 +37,7 @@ from liquidlog.spec.schema import (
 )
 from liquidlog.spec.text import near_names
 
-# Statements as values, with names as they were written
-#
-# A `where` is the text of a condition in Spark's SQL, which `Table` takes.
+# Statements as values, with names as written; a `where` is a condition in Spark's SQL
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ TableName = TableAt | TableNamed
 class Creation:
     """CREATE TABLE: an empty table; `definition` has the arguments of `Table.definition`.
 
-    With `like`, it has the definition of that table, and more properties.
+    The table `like` gives the rest of the definition.
     """
 
     table: TableName
@@ -83,7 +81,7 @@ class Creation:
 class Alteration:
     """ALTER TABLE: calls a `method` of `Table`, which rewrites no file.
 
-    `has` says what the table has then; `names` are positional arguments.
+    `names` are positional arguments. Afterwards the table `has` what the text says.
     """
 
     table: TableName
@@ -97,8 +95,8 @@ class Alteration:
 class RewriteStatement:
     """OPTIMIZE, or Databend's RECLUSTER of the files that overlap most.
 
-    The `where` of OPTIMIZE names partition columns only; with `explain` it only says what it would
-    do. RECLUSTER goes on until nothing is left if `final`; the table may be missing if `if_exists`.
+    The `where` of OPTIMIZE names only partition columns; `explain` makes it a dry run. A `final`
+    RECLUSTER repeats until nothing is left; with `if_exists`, the table may be missing.
     """
 
     table: TableName
@@ -113,7 +111,7 @@ class RewriteStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuum:
-    """VACUUM: delete files that no version of the last `retain_hours` needs; None: the property."""
+    """VACUUM: delete files that no version of the last hours needs; None is the table's default."""
 
     table: TableName
     retain_hours: int | None = None
@@ -122,7 +120,7 @@ class Vacuum:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A statement that writes nothing: detail, history, health or advise, with its arguments."""
+    """A statement that writes nothing, by its verb: detail, history, health or advise."""
 
     table: TableName
     verb: str
@@ -151,11 +149,11 @@ _CLOSED: Final = re.compile(
     r"""(?:--[^\n]*|/\*.*?\*/|'(?:\\.|[^\\'])*'|"(?:\\.|[^\\"])*"|`[^`]*`|(?!/\*|['"`]).)*""",
     re.DOTALL,
 )
-"""Matches a text up to its first quote or comment that does not end."""
+"""Matches a text up to its first unclosed quote or comment."""
 
 
 class _UnreadableError(ParseError):
-    """The word at `offset` in the text cannot be parsed; at its end if None."""
+    """The word at `offset` in the text cannot be parsed; None is the end of the text."""
 
     def __init__(self, message: str, offset: int | None) -> None:
         super().__init__(message)
@@ -164,7 +162,7 @@ class _UnreadableError(ParseError):
 
 
 class _Words(Databricks):
-    """Splits quotes, comments and numbers of Databricks' SQL; knows no keywords."""
+    """Databricks' SQL without keywords."""
 
     class Tokenizer(Databricks.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
@@ -172,7 +170,7 @@ class _Words(Databricks):
 
 
 class _Trees(Databricks):
-    """Parses Databricks' SQL and leaves no statement unparsed."""
+    """Databricks' SQL; refuses statements that sqlglot would leave unparsed."""
 
     class Parser(Databricks.Parser):  # type: ignore[misc,valid-type]  # a class
         def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -191,7 +189,6 @@ class Words:
     """The words of one statement, taken from the first to the last."""
 
     def __init__(self, text: str) -> None:
-        """Split a text into words."""
         if not isinstance(text, str):
             raise UsageError(f"a statement must be text, found {type(text).__name__}")
         self.text = text
@@ -208,7 +205,6 @@ class Words:
 
     @property
     def token(self) -> Token | None:
-        """The next token, None at the end."""
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
     @property
@@ -217,7 +213,7 @@ class Words:
         return len(self.text.rstrip("; \t\r\n")) if self.token is None else self.token.start
 
     def sees(self, *words: str) -> bool:
-        """Return whether the next words or signs are these, in any case and not in quotes."""
+        """Return whether these words or signs are next, in any case and without quotes."""
         ahead = self._tokens[self._next : self._next + len(words)]
         return len(ahead) == len(words) and all(
             token.token_type not in _QUOTED and token.text.upper() == word
@@ -231,28 +227,27 @@ class Words:
         return found
 
     def expect(self, *words: str, what: str | None = None) -> None:
-        """Take these words, called `what` in the error."""
+        """Take these words; the error names `what` instead of a missing word."""
         for word in words:
             if not self.take(word):
                 self.refuse(what or word)
 
     def name(self, what: str = "a column's name") -> str:
-        """Take one name, in backticks or bare."""
         return self._text(TokenType.VAR, TokenType.IDENTIFIER, what=what)
 
     def path(self, what: str = "a column's name") -> tuple[str, ...]:
-        """Take names with points between them."""
+        """Take names with dots between them."""
         return self.listed(lambda: self.name(what), between=".")
 
     def listed(self, read: Callable[[], T], *, between: str = ",") -> tuple[T, ...]:
-        """Take a list of what `read` takes."""
+        """Take a list; `read` takes each part."""
         found = [read()]
         while self.take(between):
             found.append(read())
         return tuple(found)
 
     def columns(self) -> tuple[str, ...]:
-        """Take names of columns, in parentheses or bare, and return them as `Table` takes them."""
+        """Take names of columns, with or without parentheses; return them quoted for `Table`."""
         closes = self.take("(")
         found = self.listed(self.path)
         if closes:
@@ -260,15 +255,12 @@ class Words:
         return tuple(map(quote_path, found))
 
     def sees_string(self) -> bool:
-        """Return whether a text in quotes is next."""
         return self.token is not None and self.token.token_type is TokenType.STRING
 
     def string(self, what: str) -> str:
-        """Take a text in quotes."""
         return self._text(TokenType.STRING, what=what, empty=True)
 
     def number(self, what: str) -> int:
-        """Take a whole number."""
         if self.token is None or not self.token.text.isdecimal():
             self.refuse(what)
         return int(self._text(TokenType.NUMBER, what=what))
@@ -288,7 +280,7 @@ class Words:
         return TableAt(uri or self.fail("the path of a table is empty", at=begin))
 
     def condition(self, *ends: str) -> str | None:
-        """Take WHERE and a condition up to one of the words `ends`; return None without WHERE."""
+        """Take WHERE and a condition up to one of the words `ends`; None without WHERE."""
         if not self.take("WHERE"):
             return None
         begin, depth = self.offset, 0
@@ -306,10 +298,10 @@ class Words:
     def tree(
         self, head: str | None = None, tail: str = "", *, closing: str = "a type, a comma or )"
     ) -> Expr:
-        """Take all that is left; return sqlglot's tree of the whole statement.
+        """Take the rest of the text; return sqlglot's tree of the whole statement.
 
-        With `head` and `tail`, the tree has what is left between these; offsets stay as they are.
-        `closing` is what errors expect where a parenthesis could have ended.
+        With `head`, the tree is of `head`, the rest and `tail`; offsets stay the same. Errors at a
+        missing parenthesis expect `closing`.
         """
         begin, self._next = self.offset, len(self._tokens)
         left = self.text[: self.offset]
@@ -341,26 +333,24 @@ class Words:
         return next((start for start in found if start >= after), after)
 
     def finish(self, *more: str) -> None:
-        """Require the end of the statement; `more` could still have come."""
+        """Require the end of the statement; errors also name what `more` could follow."""
         if self.token is not None:
             self.refuse(*more, "the end of the statement")
 
     def refuse(self, *expected: str) -> NoReturn:
-        """Refuse the next token, and say what was expected."""
+        """Refuse the next token, and name what was expected."""
         *others, last = expected
         listed = f"{', '.join(others)} or {last}" if others else last
         if self.sees("<"):
-            self.fail(
-                f"expected {listed}, found a placeholder; put what it stands for in its place"
-            )
+            self.fail(f"expected {listed}, found a placeholder; replace it")
         words = dict.fromkeys(one.partition(" ")[0] for one in expected)
         shown = self._shown()
         near = near_names(shown, (one for one in words if one.isupper() and one != shown.upper()))
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        self.fail(f"expected {listed}, found {self._shown()}{hint}")
+        self.fail(f"expected {listed}, found {shown}{hint}")
 
     def fail(self, problem: str, *, at: int | None = None) -> NoReturn:
-        """Refuse the statement because of the next token, or of the text at an offset."""
+        """Refuse the statement because of the next token, or the text at an offset."""
         before = self.text[: self.offset if at is None else at]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         raise UsageError(f"line {line}, column {column}: {problem}", line=line, column=column)
@@ -375,14 +365,14 @@ class Words:
         found = _CLOSED.match(self.text)
         offset = 0 if found is None else found.end()
         if offset == len(self.text):
-            self.fail("this is not a statement of SQL", at=0)
+            self.fail("this is no statement of SQL", at=0)
         opener = self.text[offset]
         what = "comment" if opener == "/" else f"quote {opener}"
         self.fail(f"the {what} that begins here is not closed", at=offset)
 
 
 # New tables, columns, types and properties, from sqlglot's trees of Databricks' SQL.
-# Whatever a tree asks for and this does not use is refused, never left out silently.
+# Every part of a tree is used or refused.
 # Source: Spark, SQL reference, "Data Types"; PROTOCOL.md, "Primitive Types".
 
 _PRIMITIVES: Final[Mapping[str, str]] = {
@@ -408,17 +398,13 @@ _CLAUSES: Final = (
     "USING, CLUSTER BY, PARTITIONED BY, TBLPROPERTIES, COMMENT, LOCATION or the end of the"
     " statement"
 )
-_ARGUMENTS: Final[Mapping[type[Expr], str]] = {
-    exp.SchemaCommentProperty: "description",
-    exp.LocationProperty: "location",
-}
-NO_AUTO: Final = "columns are not chosen by themselves; ADVISE says which suit readers"
+NO_AUTO: Final = "AUTO is not supported; ADVISE says which columns suit the queries"
 
 
 def create(words: Words) -> Creation:
-    """Parse the rest of a statement behind CREATE."""
+    """Parse a statement after CREATE."""
     if words.sees("OR", "REPLACE"):
-        words.fail("a table is not replaced here, since its rows would go; use IF NOT EXISTS")
+        words.fail("REPLACE would delete the table's rows; use IF NOT EXISTS")
     words.expect("TABLE")
     exists, table = words.take("IF", "NOT", "EXISTS"), words.table()
     like = words.table() if words.take("LIKE") else None
@@ -462,8 +448,9 @@ def _clauses(words: Words, tree: Expr, begin: int) -> Iterator[tuple[str, Any]]:
             if one.name.upper() == "AUTO":
                 words.fail(NO_AUTO, at=words.seek("AUTO", after=at))
             yield "cluster_by", quote_paths(_path(words, one) for one in one.expressions)
-        elif type(one) in _ARGUMENTS:
-            yield _ARGUMENTS[type(one)], one.name
+        elif isinstance(one, exp.SchemaCommentProperty | exp.LocationProperty):
+            is_location = isinstance(one, exp.LocationProperty)
+            yield "location" if is_location else "description", one.name
         elif isinstance(one, exp.PartitionedByProperty):
             yield "partition_by", one.this.expressions
         elif not isinstance(one, exp.FileFormatProperty | exp.LikeProperty):
@@ -495,7 +482,7 @@ def _properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:
 
 
 def added(words: Words) -> tuple[Path, StructType]:
-    """Parse columns to add: return the path of their struct, () for the table, and the columns."""
+    """Parse columns to add; return the path of their struct, () for the table, and the columns."""
     head, tail = ("CREATE TABLE t ", "") if words.sees("(") else ("CREATE TABLE t (", "\n)")
     begin, tree = words.offset, words.tree(head, tail)
     given = tree.this.expressions
@@ -505,13 +492,12 @@ def added(words: Words) -> tuple[Path, StructType]:
     places = [_path(words, one.this)[:-1] for one in given]
     for one, place in zip(given, places, strict=True):
         if place != places[0]:
-            problem = "columns of one struct are added at a time: a statement each"
-            words.fail(problem, at=_start(one))
+            words.fail("add the columns of each struct by its own statement", at=_start(one))
     return places[0], fields
 
 
 def column_type(name: str, text: str) -> StructField:
-    """Return a column whose type is written in SQL."""
+    """Return a column with a type in SQL."""
     words = Words(f"ALTER TABLE t ADD COLUMN c {text}")
     words.take("ALTER", "TABLE", "T", "ADD", "COLUMN")
     (field,) = added(words)[1].fields
@@ -560,7 +546,7 @@ def _field(words: Words, column: exp.ColumnDef, depth: int) -> StructField:
 
 
 def _type(words: Words, kind: Expr, at: int, depth: int) -> DataType | TextLimit:
-    """Parse a type; only a whole column may be char or varchar: a string with a limit."""
+    """Parse a type; only the type of a whole column may be char or varchar."""
     if depth > MAX_DEPTH:
         words.fail(f"a type is nested more than {MAX_DEPTH} levels deep", at=at)
     name = kind.this.name if isinstance(kind, exp.DataType) else ""
@@ -624,17 +610,16 @@ def _start(node: Expr) -> int:
 _FUNCTION: Final = "CLUSTERING_INFORMATION"
 
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "rows are appended with `append`, or by an engine": ("INSERT", "COPY"),
-    "rows are changed by an engine": ("DELETE", "UPDATE", "MERGE"),
-    "a table is not replaced, dropped or emptied here": ("REPLACE", "DROP", "TRUNCATE", "RESTORE"),
-    "deletion vectors go when OPTIMIZE rewrites a file": ("REORG",),
-    "a directory of Parquet files is converted by Delta Spark": ("CONVERT",),
+    "append rows with `append`, or with an engine": ("INSERT", "COPY"),
+    "change rows with an engine": ("DELETE", "UPDATE", "MERGE"),
+    "use an engine to replace, drop or empty a table": ("REPLACE", "DROP", "TRUNCATE", "RESTORE"),
+    "OPTIMIZE removes deletion vectors when it rewrites a file": ("REORG",),
+    "Delta Spark converts directories of Parquet files": ("CONVERT",),
 }
-"""Why a statement does not exist, and the first words of such statements."""
+"""What to do instead of statements that do not exist, by their first words."""
 
 
 def parse_statement(text: str) -> Statement:
-    """Return the statement in a text."""
     words = Words(text)
     begin = words.offset
     try:
@@ -659,7 +644,7 @@ def _alter(words: Words) -> Statement:
     if words.take("RECLUSTER"):
         return _recluster(words, table, if_exists=if_exists)
     if if_exists:
-        words.fail("IF EXISTS stands before RECLUSTER only", at=begin)
+        words.fail("only RECLUSTER takes IF EXISTS", at=begin)
     for clause, parse in _CHANGES.items():
         if words.take(*clause):
             return parse(words, table)
@@ -717,7 +702,7 @@ def _set(words: Words, table: TableName) -> Alteration:
 
 
 def _unset(words: Words, table: TableName) -> Alteration:
-    words.take("IF", "EXISTS")  # what is not there is no error anyway
+    words.take("IF", "EXISTS")  # a missing property is no error anyway
     words.expect("(", what="( and names of properties")
     what = "a property, as 'delta.checkpointInterval'"
     names = words.listed(
@@ -733,7 +718,7 @@ def _recluster(words: Words, table: TableName, *, if_exists: bool) -> RewriteSta
     where = words.condition("LIMIT")
     if words.sees("LIMIT"):
         words.fail(
-            "LIMIT counts segments, which Delta tables do not have; bound the bytes with `optimize"
+            "LIMIT counts segments, which Delta tables do not have; limit the bytes with `optimize"
             " --strategy overlap --budget`"
         )
     return RewriteStatement(
@@ -775,9 +760,9 @@ def _optimize(words: Words, *, explain: bool = False) -> RewriteStatement:
 def _vacuum(words: Words) -> Vacuum:
     table = words.table()
     if words.sees("LITE"):
-        words.fail("LITE vacuums what the log names only; leave it out: the directory is listed")
+        words.fail("LITE is not supported: VACUUM lists the directory; leave it out")
     if words.sees("USING"):
-        words.fail("files are listed here, not taken from an inventory; leave USING INVENTORY out")
+        words.fail("USING INVENTORY is not supported: VACUUM lists the directory; leave it out")
     words.take("FULL")
     hours = None
     if words.take("RETAIN"):
@@ -803,11 +788,7 @@ def _describe(words: Words) -> Question:
 def _select(words: Words) -> Question:
     begin = words.offset
     if not (words.take("*", "FROM", _FUNCTION)):
-        words.fail(
-            "there is no statement SELECT: rows are read by an engine; the one function that can"
-            f" be asked is {_FUNCTION}, after * FROM",
-            at=begin,
-        )
+        words.fail(f"expected * FROM {_FUNCTION}(…): read rows with an engine", at=begin)
     words.expect("(")
     begin, parts = words.offset, words.listed(partial(words.string, "a table in quotes"))
     words.expect(")")

@@ -67,7 +67,6 @@ class Measured:
     files_per_reading: float
 
     def document(self) -> dict[str, Any]:
-        """Return the layout as plain JSON values."""
         of = self.candidate
         return {
             "columns": _names(of.columns),
@@ -95,7 +94,6 @@ class PredicateReads:
     files_after: float
 
     def document(self) -> dict[str, Any]:
-        """Return the numbers as plain JSON values."""
         sizes = {name: round(value) for name, value in asdict(self).items() if name != "where"}
         exact = {"share": round(self.share, 6), "files_after": round(self.files_after, 3)}
         return {"where": self.where, **sizes, **exact}
@@ -194,7 +192,6 @@ class Advice(Summary):
         return replace(self, commands=commands)
 
     def document(self) -> dict[str, Any]:
-        """Return the advice as plain JSON values."""
         change = self.protocol_change
         return {
             "table_uri": self.table_uri,

@@ -15,7 +15,6 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line and exit with its status."""
     start("liquidlog.cli.main")
 
 

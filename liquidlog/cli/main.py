@@ -76,7 +76,6 @@ class CommandLine(click.Group):
     """A group that lists its commands by section and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        """Return the verbs, section by section."""
         return list(_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -150,7 +149,6 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
 
 
 def start() -> int:
-    """Run the command line and return its exit status."""
     # Imports make no garbage; a collection per 700 objects takes a sixth of their time.
     gc.set_threshold(50_000)
     return run(cli, sys.argv[1:])

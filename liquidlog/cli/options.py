@@ -421,7 +421,6 @@ def directories(_: click.Context, __: click.Parameter, typed: str) -> list[Compl
 
 
 def files(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Offer files."""
     return [CompletionItem(typed, type="file")]
 
 
@@ -452,7 +451,6 @@ def offered_columns(context: click.Context, _: click.Parameter, typed: str) -> l
 
 
 def curves() -> Iterable[str]:
-    """Return the names of the curves."""
     from liquidlog.curve.curves import Curve
 
     return [curve.value for curve in Curve]
@@ -546,7 +544,6 @@ class Address(NamedTuple):
     options: Mapping[str, str]
 
     def open(self) -> Table:
-        """Open the table."""
         return Table.open(self.uri, storage_options=self.options)
 
 
@@ -616,12 +613,10 @@ advice_option: Final = click.option(
 
 
 def executor_option(help_text: str, **how: Any) -> Decorator:  # noqa: ANN401  click's
-    """Return a decorator that adds `--executor`."""
     return click.option("--executor", shell_complete=one_of(executor_names), help=help_text, **how)
 
 
 def version_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Add `--version` and `--timestamp`."""
     at_time = "Show the table at this time, by default in UTC: 2026-01-31T12:00Z."
     with_time = click.option("--timestamp", help=at_time)(command)
     at_version = "Show the table at this version.  [default: the newest]"

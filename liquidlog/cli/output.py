@@ -58,7 +58,6 @@ ALL: Final = _flag("--all", "List everything; a terminal otherwise shows one scr
 
 
 def is_json() -> bool:
-    """Return whether the running command prints JSON."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get("--json"))
 

@@ -40,7 +40,6 @@ T = TypeVar("T")
 
 _WILD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
-_PARALLEL: Final = 16
 _DEEPEST: Final = 32
 """The most levels below a `**`: links may form a cycle."""
 
@@ -58,7 +57,6 @@ class Found:
 
 
 def is_glob(address: str) -> bool:
-    """Return whether an address has a wildcard."""
     return _WILD.search(address) is not None
 
 
@@ -168,7 +166,7 @@ def _below(root: str, names: tuple[str, ...], options: StorageOptions) -> set[st
     """Return the tables below a directory that match `names`, level by level."""
     level = {(root, names)}
     tables: set[str] = set()
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    with ThreadPoolExecutor(16) as pool:
         for _ in range(_DEEPEST + len(names)):
             if not level:
                 break

@@ -5,6 +5,7 @@ have the defaults of `UpkeepPolicy`; None is no limit. One error names all wrong
 read from commitInfo, the newest commits first, and no more than needed.
 """
 
+import math
 import os.path
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -109,7 +110,8 @@ def _share(value: float | str) -> float:
     if isinstance(value, str):
         number = float(value.strip().removesuffix("%"))
         value = number / 100 if value.strip().endswith("%") else number
-    return convert(value, Annotated[float, Meta(gt=0, le=1)])
+    share: float = convert(value, Annotated[float, Meta(gt=0, le=1)])
+    return share
 
 
 def _retention(text: str) -> str:
@@ -153,7 +155,6 @@ def _shown(value: object) -> str:
 
 
 def read_policy(path: str) -> UpkeepPolicy:
-    """Return the policy in a file of TOML."""
     try:
         policy = parse_policy(read_file(path).decode(), path)
     except (DocumentError, StorageError) as error:
@@ -249,9 +250,6 @@ def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:
 
 # What follows from a policy
 
-SMALL_PART: Final = 8
-"""Files below an eighth of the target size are small, as the fragments of Apache Amoro are."""
-
 _MINUTE_MS: Final = 60_000
 MOST_COMMITS: Final = 1_000
 """The most commits that are read: a table may have one per second."""
@@ -344,7 +342,8 @@ def seen_of(
     """Return the numbers that a policy limits; the depth ratio only if `when` limits it."""
     columns = clustering_state(snapshot).columns
     sizes = snapshot.files["size"]
-    small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
+    # As in Apache Amoro, files below an eighth of the target size are small.
+    small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // 8)
     unclustered_bytes = None
     if columns:
         mask = pc.equal(file_states(snapshot, columns, 0), pa.scalar(UNCLUSTERED))
@@ -370,57 +369,49 @@ def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
     return judged_health(snapshot, columns, bounds, min_cube_bytes=least).depth_ratio
 
 
-def triggers(when: RewriteWhen, seen: Seen) -> dict[str, str]:
-    """Return the reasons to judge a table, by the policy's key."""
+def _compared(when: RewriteWhen, seen: Seen) -> Mapping[str, tuple[str, bool]]:
+    """Return in words each number that a policy limits, and whether it reaches the limit."""
     share = seen.small_files / seen.files if seen.files > 1 else None
     age_ms = seen.since_last_ms if seen.commits else None
     since, last = "the log begins", "the oldest commit is from"
     if seen.is_since_rewrite:
         since, last = "the last rewrite", "the last rewrite was"
-    reached: tuple[tuple[str, float | None, float | None, str], ...] = (
-        ("commits", seen.commits, when.commits, f"{_commits(seen)} since {since}"),
-        (
-            "unclustered_bytes",
+    commits = "1 commit" if seen.commits == 1 else f"{seen.commits} commits"
+    numbers: Mapping[str, tuple[str, float | None, float | None]] = {
+        "commits": (f"{commits} since {since}", seen.commits, when.commits or math.inf),
+        "unclustered_bytes": (
+            f"{render_size(seen.unclustered_bytes or 0)} are unclustered",
             seen.unclustered_bytes,
             when.unclustered_bytes,
-            f"{render_size(seen.unclustered_bytes or 0)} are unclustered",
         ),
-        (
-            "small_file_share",
+        "small_file_share": (
+            f"{seen.small_files} of {seen.files} files are small",
             share,
             when.small_file_share,
-            f"{seen.small_files} of {seen.files} files are small",
         ),
-        (
-            "depth_ratio",
+        "depth_ratio": (
+            f"the depth is {seen.depth_ratio or 0:.1f} times that after a full rewrite",
             seen.depth_ratio,
             when.depth_ratio,
-            f"the depth is {seen.depth_ratio or 0:.1f} times that after a full rewrite",
         ),
-        ("age", age_ms, when.age_ms, f"{last} {rough_duration(age_ms or 0)} ago"),
-    )
+        "age": (f"{last} {rough_duration(age_ms or 0)} ago", age_ms, when.age_ms),
+    }
     return {
-        name: detail
-        for name, found, least, detail in reached
-        if found is not None and least is not None and found >= least
+        name: (text, found >= limit)
+        for name, (text, found, limit) in numbers.items()
+        if found is not None and limit is not None
     }
 
 
-def _commits(seen: Seen) -> str:
-    return "1 commit" if seen.commits == 1 else f"{seen.commits} commits"
+def triggers(when: RewriteWhen, seen: Seen) -> dict[str, str]:
+    """Return the reasons to judge a table, by the policy's key."""
+    return {name: text for name, (text, is_met) in _compared(when, seen).items() if is_met}
 
 
 def not_triggered(when: RewriteWhen, seen: Seen) -> str:
     """Return why a table is not judged or rewritten yet."""
-    since = " since the last rewrite" if seen.is_since_rewrite else ""
-    found = [f"{_commits(seen)}{since}"]
-    if when.unclustered_bytes is not None and seen.unclustered_bytes is not None:
-        found.append(f"{render_size(seen.unclustered_bytes)} unclustered")
-    if when.small_file_share is not None:
-        found.append(f"{seen.small_files} of {seen.files} files small")
-    if when.depth_ratio is not None and seen.depth_ratio is not None:
-        found.append(f"depth ratio {seen.depth_ratio:.1f}")
-    return f"the policy asks for no rewrite: {', '.join(found)}"
+    texts = ", ".join(text for text, _ in _compared(when, seen).values())
+    return f"the policy asks for no rewrite: {texts}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,7 +496,6 @@ class Spending:
 
     @property
     def left_bytes(self) -> int | None:
-        """The bytes left, None without a limit."""
         return None if self.bytes is None else max(0, self.bytes - self.spent_bytes)
 
     def is_over(self, now_ms: int) -> str | None:

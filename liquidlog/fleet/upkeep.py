@@ -63,12 +63,6 @@ from liquidlog.workload.sources import found_in, open_table
 
 _log: Final = Log(__name__)
 
-MOST_PROCESSES: Final = 8
-"""The most processes; each looks at one table at a time."""
-
-_FEWEST_PROCESSES: Final = 2
-"""Even on one core, since a process may wait for storage."""
-
 _SOON_LOOKED_AT: Final = 3
 """This process looks at so few tables before others would have started."""
 
@@ -101,7 +95,6 @@ class Readers:
         return None
 
     def queries_of(self, address: str) -> tuple[Query, ...]:
-        """Return the recorded queries of a table."""
         return tuple(self._queries.get(normal(address), ()))
 
     def of(self, address: str) -> Workload:
@@ -187,7 +180,6 @@ class Surveyed(Outcome):
         return self.verdict if self.decision is Decision.REWRITE else None
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the table."""
         return {
             "table": self.table,
             "files": self.files,
@@ -236,7 +228,6 @@ class Fleet:
     seconds: float
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the survey."""
         return {
             "tables": self.tables,
             "readers": "assumed" if self.workload is None else "workload",
@@ -305,7 +296,8 @@ def _all(
     if processes == 1 or (processes is None and len(asked) <= _SOON_LOOKED_AT):
         yield from (surveyed(request, *one) for one in asked)
         return
-    usual = max(_FEWEST_PROCESSES, min(core_count(), MOST_PROCESSES))
+    # At least two, even on one core: a process may wait for storage.
+    usual = max(2, min(core_count(), 8))
     workers = Workers(min(usual if processes is None else processes, max(1, len(asked))))
     try:
         running = {workers.submit(surveyed, request, *one, attempt=0): one[0] for one in asked}
@@ -428,7 +420,6 @@ class TableOutcome(Outcome):
         return tuple(error for error in found if error is not None)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the outcome."""
         return {
             "table": self.table,
             "decision": self.decision.value,
@@ -461,7 +452,6 @@ class Ticked:
     left_out: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of the run."""
         return {
             "tables": self.tables,
             "budget": {"bytes": self.budget_bytes, "spent": self.spent_bytes},

@@ -112,7 +112,6 @@ def profile_of(uri: str) -> StoreProfile:
 def asked_readers(
     snapshot: Snapshot, workload: Workload, bounds_of: BoundsOf, now_ms: int | None
 ) -> Readers:
-    """Return the queries of a workload."""
     # Importing the SQL parser takes a third of a command's start; most commands need none.
     from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
     from liquidlog.predicates.matching import answers
@@ -546,7 +545,6 @@ class _Ranges:
     packed: float
 
     def each(self, name: str) -> list[Range]:
-        """Return the range of each query's files or bytes."""
         low, high = self._ends(name, None, self.errors[0])
         if name == "files":
             low = np.floor(low + 1e-9).clip(self.least.files, None)
@@ -554,7 +552,6 @@ class _Ranges:
         return [Range(float(a), float(b)) for a, b in zip(np.minimum(low, high), high, strict=True)]
 
     def mean(self, name: str, weights: Floats, mean: float) -> Range:
-        """Return the range of the mean."""
         low, high = (float(end) for end in self._ends(name, weights, self.errors[1]))
         return Range(min(low * (1 - _ROUNDING), mean), max(high * (1 + _ROUNDING), mean))
 

@@ -58,7 +58,6 @@ _LEAST_ROWS: Final = 2_048
 _ROWS_OF_A_FILE: Final = 96
 _FEW_FILES: Final = 64
 """With at most this many files, it matters which column the table's own curve splits first."""
-_MOST_DIMENSIONS: Final = 4
 _DECIMALS: Final = 4
 
 
@@ -198,7 +197,7 @@ def _reached(
     """Return what the `chosen` files reach if all `known` files are rewritten in `groups`."""
     size = files.size_bytes[known]
     outputs, steps = float(size.sum()) ** 2 / float(size @ size) / groups, 0
-    factor = 2.0 ** min(len(files.leaves), _MOST_DIMENSIONS)
+    factor = 2.0 ** min(len(files.leaves), 4)
     most = MOST_FILES if sample is None else max(1, 2 * len(sample) // _ROWS_OF_A_FILE)
     while outputs > most:
         outputs, steps = outputs / factor, steps + 1

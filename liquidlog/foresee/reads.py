@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,11 +43,9 @@ class StoreProfile:
     start_seconds: float = 2.0
 
     def requests(self, files: _Amount, size_bytes: _Amount) -> _Amount:
-        """Return how many requests it takes to read these bytes of these files."""
         return self.requests_of_a_file * files + size_bytes / _BYTES_OF_A_REQUEST
 
     def seconds(self, files: _Amount, size_bytes: _Amount) -> _Amount:
-        """Return how long it takes to read these bytes of these files."""
         waits = self.requests(files, size_bytes) * (self.latency_seconds / self.requests_at_once)
         return waits + size_bytes / self.bytes_per_second
 
@@ -199,10 +197,6 @@ class Prediction(Summary):
             return Opened(**{name: getattr(ends, when) for name, ends in ranges.items()})
         return Opened(**{name: getattr(self, f"{name}_{when}") for name in names})
 
-    def document(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
 
 # What queries open of the present files, and of the files of a rewrite
 
@@ -217,12 +211,10 @@ class Readings:
 
     @property
     def requests(self) -> Floats:
-        """The requests of each query, (p,)."""
         return self.profile.requests(self.files, self.bytes)
 
     @property
     def seconds(self) -> Floats:
-        """How long each query waits for the store, (p,)."""
         return self.profile.seconds(self.files, self.bytes)
 
     def __add__(self, other: "Readings") -> "Readings":

@@ -103,7 +103,6 @@ class Cost:
         return cls(bytes_read=plan.size_bytes, bytes_written=plan.size_bytes, seconds=seconds)
 
     def document(self) -> dict[str, float]:
-        """Return the cost as JSON values."""
         return {**asdict(self), "seconds": round(self.seconds, 2)}
 
 
@@ -165,7 +164,6 @@ class Option:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether the rewrite should be made."""
         return self.problem is None
 
     @property
@@ -193,7 +191,6 @@ class Option:
         return text if days is None else f"{text}, in {days_text(days)}"
 
     def document(self) -> dict[str, Any]:
-        """Return the rewrite as JSON values."""
         groups = self.plan.groups
         return {
             "columns": list(self.columns),
@@ -251,7 +248,6 @@ class Verdict(Summary):
         return next(iter(self.options), None)
 
     def document(self) -> dict[str, Any]:
-        """Return the verdict as JSON values."""
         shown = self.shown
         known: dict[str, Any] = dict.fromkeys(
             ("candidate", "now", "after", "cost", "payback_queries", "payback_days", "sampled")
@@ -454,7 +450,6 @@ def duration_text(seconds: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return how long a query waits, for people."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
@@ -485,7 +480,6 @@ def _rounded(opened: Opened) -> dict[str, float]:
 
 
 def rounded(value: float | None, digits: int) -> float | None:
-    """Return a rounded number, None for None."""
     return None if value is None else round(value, digits)
 
 

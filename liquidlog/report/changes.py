@@ -152,7 +152,6 @@ def predicted_reads(found: Prediction) -> Report:
 
 
 def explanation(found: Sequence[Explained]) -> Report:
-    """Show the number of files per decision and reason, with examples."""
     rows = (
         (one.decision, one.reason, one.files, render_size(one.size_bytes), one.detail)
         for one in found
@@ -165,7 +164,6 @@ def explanation(found: Sequence[Explained]) -> Report:
 
 
 def explained_files(rows: Sequence[Mapping[str, Any]]) -> Report:
-    """Show the planner's decision per file."""
     names = ("path", "decision", "reason", "detail")
     return tuple(listing(names, ([row[name] for name in names] for row in rows)))
 
@@ -182,14 +180,12 @@ def _done(did: str, would: str, *, dry_run: bool) -> Report:
 
 
 def created(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show that a table was or would be created."""
     version = f"version {result['version']}"
     would = f"the table would be created, with {version}"
     return _done(f"created, {version}", would, dry_run=dry_run)
 
 
 def appended(result: Appended, *, dry_run: bool) -> Report:
-    """Show what an append did."""
     what, version = f"{result.rows} rows in {result.files} file(s)", result.version
     if not result.files:
         return _nothing(f"there are no rows; the version is {version}", dry_run=dry_run)
@@ -220,7 +216,6 @@ def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
 
 
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
-    """Show whether a checkpoint was or would be written."""
     of = f"version {result.version} ({result.files} files)"
     if not result.created:
         return _nothing(f"{of} already has a checkpoint", dry_run=dry_run)
@@ -314,7 +309,6 @@ def _reconciled(result: Mapping[str, Any]) -> Report:
 
 
 def migrated(result: Mapping[str, Any]) -> Report:
-    """Show what a migration did."""
     head = Line(
         f"version {_listed(result['versions'])} is clustered by"
         f" {', '.join(result['clustering_columns'])} and no longer partitioned by"
@@ -371,7 +365,6 @@ def _would_commit(made: ClusteringPlan, result: Mapping[str, Any], would: str) -
 
 
 def rewritten(result: RewriteResult) -> Report:
-    """Show a result document."""
     names = (
         *("group", "rows", "files out", "size", "shuffled", "seconds"),
         *("sample", "map", "shuffle", "write", "verify"),
@@ -480,7 +473,6 @@ def advice(found: "Advice") -> Report:
 
 
 def layout_text(one: "Measured") -> str:
-    """Return a layout in words."""
     of = one.candidate
     words = [_columns(of.columns)]
     if len(of.columns) > 1:

@@ -455,7 +455,6 @@ def number(value: float | None) -> str:
 
 
 def mean(count: float) -> str:
-    """Return a mean count with one decimal at most."""
     return number(round(count, 1))
 
 

@@ -68,7 +68,6 @@ def listing(names: Sequence[str], rows: Iterable[Iterable[object]]) -> Iterator[
 
 
 def pairs(row: Mapping[str, Any]) -> Report:
-    """Return a mapping as a table of names and values."""
     return (Grid((), tuple((name, cell(name, value)) for name, value in row.items())),)
 
 
@@ -100,7 +99,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def flat(values: Mapping[str, Any]) -> str:
-    """Return a mapping as one line."""
     return ", ".join(
         f"{key}({flat(value)})" if isinstance(value, Mapping) else f"{key}={value}"
         for key, value in values.items()

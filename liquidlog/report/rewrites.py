@@ -130,7 +130,6 @@ def rounds_document(
 def committed_document(
     plan: ClusteringPlan, report: CommitReport, commits: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the document of a commit."""
     proofs = _proofs(report)
     return {
         "versions": report.versions,

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from liquidlog.operations.inspect import Scan, WrittenBytes
     from liquidlog.workload.form import Imported
 
-_BAR_CELLS: Final = 40
 _CUBES_SHOWN: Final = 10
 _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
@@ -47,12 +46,10 @@ _NOT_IN_COLUMNS: Final = frozenset(
 
 
 def detail(row: Mapping[str, Any]) -> Report:
-    """Show the row of DESCRIBE DETAIL, with layout settings that are not the default."""
     return pairs({**row, "layout": settings_text(row["layout"]) or "all by default"})
 
 
 def history(rows: Sequence[Mapping[str, Any]]) -> Report:
-    """Show commits."""
     names = {
         "version": "version",
         "timestamp": "time",
@@ -65,7 +62,6 @@ def history(rows: Sequence[Mapping[str, Any]]) -> Report:
 
 
 def amplification(rows: "Sequence[WrittenBytes]") -> Report:
-    """Show the bytes that commits added and moved."""
     names = ("version", "operation", "new", "moved", "moved / new so far")
     cells = (
         (
@@ -81,7 +77,6 @@ def amplification(rows: "Sequence[WrittenBytes]") -> Report:
 
 
 def files(live: pa.Table) -> Report:
-    """Show live files and their cubes."""
     names = {
         "path": "path",
         "size_bytes": "size",
@@ -96,7 +91,6 @@ def files(live: pa.Table) -> Report:
 
 
 def cubes(rows: pa.Table) -> Report:
-    """Show ZCubes."""
     names = {
         "zcube_id": "cube",
         "zorder_by": "columns",
@@ -120,7 +114,6 @@ def _columns(table: pa.Table, names: Mapping[str, str]) -> Report:
 
 
 def scan(found: "Scan") -> Report:
-    """Show the files that queries must open."""
     total_bytes = found.total_bytes
     head = Line(
         f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
@@ -238,7 +231,7 @@ def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:
 def _histogram(histogram: Mapping[str, int]) -> Iterator[Grid]:
     most = max(histogram.values(), default=0)
     rows = (
-        (depth, str(count), "#" * max(1, round(count * _BAR_CELLS / most)))
+        (depth, str(count), "#" * max(1, round(count * 40 / most)))
         for depth, count in histogram.items()
         if count
     )

@@ -177,7 +177,6 @@ _WILD: Final = frozenset("%_\\")
 
 
 def sql(node: Node) -> str:
-    """Return a tree as a SQL condition or value."""
     match node:
         case Column(path):
             return quote_path(path)
@@ -277,7 +276,6 @@ def pushed(node: Node) -> str | None:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all nodes below it."""
     yield node
     for one in node.arguments if isinstance(node, Call) else ():
         yield from walk(one)

@@ -50,7 +50,6 @@ class KnownTable:
 
     @cached_property
     def types(self) -> Mapping[Path, str]:
-        """The type of each column and field by its path."""
         return dict(_types(self.schema.fields, ()))
 
     @property
@@ -167,7 +166,6 @@ class Tally:
     bytes: int = 0
 
     def __add__(self, other: "Tally") -> Self:
-        """Return the sum of both tallies."""
         firsts = [one for one in (self.first_ms, other.first_ms) if one is not None]
         lasts = [one for one in (self.last_ms, other.last_ms) if one is not None]
         return replace(
@@ -225,7 +223,6 @@ class Query(Tally):
         return not self.conjuncts and self.observed is not None and self.observed.files == 0
 
     def document(self) -> dict[str, Any]:
-        """Return the query as plain JSON values."""
         return {
             "table": self.table,
             "conjuncts": list(self.conjuncts),
@@ -239,7 +236,6 @@ class Query(Tally):
 
 
 def encode_queries(queries: Iterable[Query]) -> bytes:
-    """Return queries as JSON lines."""
     return b"".join(msgspec.json.encode(query.document()) + b"\n" for query in queries)
 
 
@@ -314,17 +310,14 @@ class Imported:
 
     @property
     def used(self) -> int:
-        """The number of scans of the queries."""
         return sum(query.times for query in self.queries)
 
     @property
     def scans(self) -> int:
-        """The number of all scans."""
         unread = sum(one.times for one in self.not_understood)
         return self.used + sum(self.other_tables.values()) + unread
 
     def document(self) -> dict[str, object]:
-        """Return the numbers as plain JSON values."""
         return {
             "scans": self.scans,
             "used": self.used,

@@ -1,9 +1,9 @@
-"""SQL statements, taken apart: for each table that is read, the conditions on its own columns.
+"""SQL statements, taken apart: for each table, the conditions on its own columns.
 
-A condition counts for a table if leaving out the rows that do not satisfy it changes no answer: in
-a WHERE, in the ON of a join that leaves out rows of the table, on the groups of an aggregation, or
-around a query that hands the columns on. A condition that only perhaps counts is not used, and the
-query is ambiguous. A condition that compares tables with each other counts for none of them.
+A condition counts for a table if the rows that do not satisfy it cannot change the result: in a
+WHERE, in the ON of a join that drops rows of the table, on the groups of an aggregation, or around
+a query that passes the columns on. If a condition only may count, it is not used, and the query is
+ambiguous. A condition that compares tables with each other counts for none of them.
 """
 
 import logging
@@ -24,11 +24,11 @@ from liquidlog.workload.form import KnownTable, Tables
 
 # The sources of a SELECT, and the source of each name in it: proved, in doubt, or none
 #
-# A name is proved to belong to a source if the statement is an error otherwise. sqlglot's `qualify`
-# does not prove that: where it lacks a schema, it guesses.
+# A name is proved to belong to a source if the statement would otherwise be an error. sqlglot's
+# `qualify` does not prove it: without a schema, it guesses.
 
 _READING: Final = frozenset({"delta_scan", "parquet_scan", "read_parquet"})
-"""Functions of DuckDB that read what is at an address."""
+"""Functions of DuckDB that read the table or file at an address."""
 _MARK: Final = "\0"
 """The prefix of names for sources, and for places among outputs."""
 _MERGED: Final = _MARK + "using"
@@ -36,7 +36,7 @@ _GIVEN: Final = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 _UNSTABLE: Final = (exp.Rand, exp.Randn, exp.Uuid)
 _NOT_OF_ROWS: Final = (exp.Query, exp.AggFunc, exp.Window, exp.UDTF, exp.Explode, *_UNSTABLE)
 _ALIASES_IN_WHERE: Final = frozenset({"duckdb"})
-"""Dialects whose WHERE may use the names that the SELECT gives."""
+"""Dialects whose WHERE may use aliases of the SELECT."""
 _COMMAS_LAST: Final = frozenset({"duckdb", "trino"})
 _LEFT_ALONE: Final = frozenset({"SEMI", "ANTI"})
 
@@ -45,7 +45,7 @@ Ctes = Mapping[str, "Named"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A named query and the names that it may use; `query` is None inside a recursion."""
+    """A query with a name, and the names that it may use; inside itself, `query` is None."""
 
     query: exp.Query | None
     ctes: Ctes
@@ -57,9 +57,9 @@ class Named:
 class FromSource:
     """An entry of a FROM: a table, a query, or neither.
 
-    `names` may stand before its columns. `columns` maps each column to its name in what the source
-    reads, None if in doubt; it is None itself if any name may be a column. A condition on an opaque
-    source may be one on what it reads; on a cut source, whose rows depend on each other, it is not.
+    One of `names` may qualify its columns. `columns` maps each column to its name inside the
+    source, None if in doubt; it is None itself if every name may be a column. A condition on an
+    opaque source may apply inside it; on a cut source it does not, since its rows depend on others.
     """
 
     names: frozenset[str]
@@ -74,7 +74,7 @@ class FromSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A condition whose columns name their sources; it may be about `doubtful` sources, too."""
+    """A condition with the sources of its columns; it may also be about `doubtful` sources."""
 
     tree: exp.Expr
     of: frozenset[int]
@@ -85,7 +85,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
-    """A condition, the sources whose rows it leaves out, and those that may be NULL before it."""
+    """A condition, the sources whose rows it drops, and those that may be NULL before it."""
 
     bound: Bound
     narrowed: frozenset[int]
@@ -97,7 +97,7 @@ class View:
     """The sources of one SELECT; `ons` are the conditions of its joins.
 
     `merged` has the sources of the columns in USING. Only their own joins see `hidden` sources.
-    Which rows of `picked` sources are read depends on their other rows.
+    The choice of rows of `picked` sources depends on their other rows.
     """
 
     outer: "View | None"
@@ -121,10 +121,10 @@ class View:
         aliases: int | None = None,
         is_late: bool = False,
     ) -> Bound | None:
-        """Return a condition with the sources of its columns, None if it is none on rows.
+        """Return a condition with the sources of its columns, None if it is not about rows.
 
-        It may use the first `aliases` names of the SELECT, or all. In `is_late` clauses these
-        names may hide the columns of sources.
+        It may use the first `aliases` of the SELECT, or all. In `is_late` clauses, aliases may
+        hide columns of sources.
         """
         if tree.find(*_NOT_OF_ROWS) is not None:
             return None
@@ -150,7 +150,7 @@ class View:
         return Bound(holder.this, of, merged, frozenset(doubtful), is_whole)
 
     def about(self, bound: Bound, number: int) -> exp.Expr | None:
-        """Return a condition as one on a single source alone, None if it is not."""
+        """Return a condition as one on this source alone, None if it names others."""
         shared = all(number in self.merged[name] for name in bound.merged)
         named = bound.of | ({number} if bound.merged else frozenset())
         if not bound.is_whole or named != {number} or not shared:
@@ -169,7 +169,7 @@ class View:
         return copied.unnest()
 
     def output(self, key: str) -> exp.Expr | frozenset[int] | None:
-        """Return the expression of an output by its key, None, or the sources that it may be of."""
+        """Return the expression of an output by its key, the sources it may be of, or None."""
         everyone = frozenset(range(len(self.sources)))
         if key.startswith(_MARK):
             place = int(key[1:])
@@ -195,7 +195,7 @@ class View:
     def _resolved(
         self, column: exp.Column, visible: range | None, aliases: int | None, *, is_late: bool
     ) -> exp.Expr | frozenset[int]:
-        """Return a column with its source, or the sources that it may be of."""
+        """Return a column with its source, or the sources it may be of."""
         parts = column.parts
         lower = [part.name.lower() for part in parts]
         seen = self.seen(visible)
@@ -263,7 +263,7 @@ class View:
         return _dotted(tree, parts[1:])
 
     def of(self, number: int, parts: Sequence[exp.Expr]) -> exp.Expr | frozenset[int]:
-        """Return a column of a source; the source if it is in doubt, no source if it has none."""
+        """Return a column of a source; the source if in doubt, no source if there is none."""
         source, name = self.sources[number], parts[0].name.lower()
         key: str | None = parts[0].name
         if source.columns is not None:
@@ -275,28 +275,120 @@ class View:
         return _dotted(_column(parts[0], key, f"{_MARK}{number}"), parts[1:])
 
     def seen(self, visible: range | None = None) -> list[int]:
-        """Return the sources whose columns can be named, among a range or among all shown."""
+        """Return the sources with visible columns, in a range or in the whole SELECT."""
         if visible is not None:
             return list(visible)
         return [one for one in range(len(self.sources)) if one not in self.hidden]
 
     def may_have(self, name: str) -> bool:
-        """Return whether a name may be a column of this SELECT, or of one around it."""
+        """Return whether a name may be a column of this or an outer SELECT."""
         here = any(one.columns is None or name in one.columns for one in self.sources)
         return here or (self.outer is not None and self.outer.may_have(name))
 
 
-class Scopes:
-    """Makes the view of each SELECT once."""
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table as a statement names it, and the conditions on its columns, as SQL."""
+
+    name: str
+    conjuncts: tuple[str, ...]
+    is_ambiguous: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Above:
+    """Conditions on a query's output, and whether there may be others."""
+
+    conditions: tuple[exp.Expr, ...] = ()
+    is_doubtful: bool = False
+
+
+_NOTHING_ABOVE: Final = _Above()
+
+
+class _Reader:
+    """Finds what queries read; makes the view of each SELECT once."""
 
     def __init__(self, tables: Tables, dialect: str) -> None:
-        """Take the wanted tables, and the dialect of the statements."""
+        self.found: list[TableRead] = []
         self._tables = tables
         self._dialect = dialect
         self._views: dict[int, tuple[exp.Select, View]] = {}
 
-    def view(self, select: exp.Select, ctes: Ctes, outer: View | None) -> View:
-        """Return what a SELECT reads."""
+    def read(
+        self, query: exp.Expr, outer_ctes: Ctes, above: _Above, outer: View | None, depth: int
+    ) -> None:
+        """Add what a query reads; conditions above it name its outputs."""
+        if depth > _DEEPEST or len(self.found) > _MOST_READS:
+            raise RecursionError
+        ctes = with_ctes(query, outer_ctes)
+        if not isinstance(query, exp.Select) and _is_cut(query):
+            above = replace(above, conditions=())
+        match query:
+            case exp.Subquery():
+                self.read(query.this, ctes, above, outer, depth + 1)
+            case exp.SetOperation():
+                self._sides(query, ctes, above, outer, depth)
+            case exp.Select():
+                self._select(query, ctes, above, outer, depth)
+            case _:
+                return
+
+    def _sides(
+        self, query: exp.SetOperation, ctes: Ctes, above: _Above, outer: View | None, depth: int
+    ) -> None:
+        self.read(query.this, ctes, above, outer, depth)
+        # Columns correspond by place; beside a star of unknown columns, places are unknown.
+        by_place = self._outputs(query.this, ctes, outer) is not None
+        if above.conditions and not by_place and not query.args.get("by_name"):
+            above = _Above(is_doubtful=True)
+        self.read(query.expression, ctes, above, outer, depth)
+
+    def _select(
+        self, select: exp.Select, ctes: Ctes, above: _Above, outer: View | None, depth: int
+    ) -> None:
+        view = self._view(select, ctes, outer)
+        shown = frozenset(view.seen())
+        doubtful = set(range(len(view.sources))) if above.is_doubtful else set()
+        filters = list(view.ons)
+        for bound in _bound_filters(select, view, above.conditions, doubtful):
+            # A column in USING has the same value on both sides, even on a hidden one.
+            joined = [view.merged[name] for name in bound.merged]
+            filters.append(Filter(bound, shown.union(*joined) - view.picked, view.nullable))
+        for number in range(len(view.sources)):
+            self._descend(view, number, filters, depth, is_doubtful=number in doubtful)
+        for inner in _inner_queries(select):
+            self.read(inner, ctes, _NOTHING_ABOVE, view, depth + 1)
+
+    def _descend(
+        self, view: View, number: int, filters: list[Filter], depth: int, *, is_doubtful: bool
+    ) -> None:
+        source = view.sources[number]
+        conditions: list[exp.Expr] = []
+        for one in filters:
+            is_doubtful = is_doubtful or number in one.bound.doubtful
+            tree = view.about(one.bound, number) if number in one.narrowed else None
+            if tree is None or source.is_cut:
+                continue
+            if number in one.nullable and not _rejects_nulls(tree):
+                continue
+            if source.is_opaque:
+                is_doubtful = True
+            else:
+                conditions.append(tree)
+        if source.query is not None:
+            above = _Above(tuple(conditions), is_doubtful)
+            around = view if source.is_lateral else view.outer
+            self.read(source.query, source.ctes, above, around, depth + 1)
+        elif source.table is not None:
+            texts = dict.fromkeys(_text(one) for one in conditions)
+            usable = tuple(
+                text for text in texts if not isinstance(condition_or_problem(text), UsageError)
+            )
+            is_doubtful = is_doubtful or len(usable) < len(texts)
+            self.found.append(TableRead(source.table, usable, is_doubtful))
+
+    def _view(self, select: exp.Select, ctes: Ctes, outer: View | None) -> View:
         if id(select) not in self._views:
             view = View(outer, self._dialect)
             self._views[id(select)] = (select, view)
@@ -305,7 +397,7 @@ class Scopes:
                 self._item(origin.this, view, ctes, 0)
             start = 0
             for join in select.args.get("joins") or ():
-                # Outside of Spark, joins bind their sides closer than a comma does.
+                # In these dialects, joins bind closer than commas.
                 if self._dialect in _COMMAS_LAST and not any(
                     join.args.get(one) for one in ("kind", "side", "method", "on", "using")
                 ):
@@ -317,15 +409,15 @@ class Scopes:
                 _show(shown, view)
         return self._views[id(select)][1]
 
-    def outputs(self, query: exp.Expr | None, ctes: Ctes, outer: View | None) -> list[str] | None:
+    def _outputs(self, query: exp.Expr | None, ctes: Ctes, outer: View | None) -> list[str] | None:
         """Return the names of a query's columns, None if not all are known."""
         match query:
             case exp.Subquery() if not query.args.get("pivots"):
-                return self.outputs(query.this, with_ctes(query, ctes), outer)
+                return self._outputs(query.this, with_ctes(query, ctes), outer)
             case exp.SetOperation() if not query.args.get("by_name"):
-                return self.outputs(query.this, with_ctes(query, ctes), outer)
+                return self._outputs(query.this, with_ctes(query, ctes), outer)
             case exp.Select():
-                view = self.view(query, with_ctes(query, ctes), outer)
+                view = self._view(query, with_ctes(query, ctes), outer)
                 return None if view.open_from is not None else [name for name, _ in view.items]
             case _:
                 return None
@@ -385,7 +477,7 @@ class Scopes:
         *,
         is_lateral: bool = False,
     ) -> FromSource:
-        shown = self.outputs(query, ctes, outer)
+        shown = self._outputs(query, ctes, outer)
         return FromSource(
             frozenset({item.alias_or_name.lower()} - {""}),
             _renamed(_places(shown), _alias_columns(item)),
@@ -410,7 +502,7 @@ class Scopes:
             names = frozenset({alias}) if alias else _suffixes(table, name)
             source = FromSource(names, columns, table=address)
         else:
-            places = _places(self.outputs(named.query, named.ctes, None))
+            places = _places(self._outputs(named.query, named.ctes, None))
             columns, is_cut = _renamed(places, named.names), is_cut or named.is_recursive
             names = frozenset({alias or name.lower()})
             source = FromSource(names, columns, query=named.query, ctes=named.ctes)
@@ -418,9 +510,9 @@ class Scopes:
         return replace(source, columns=shown, is_opaque=has_pivot, is_cut=is_cut)
 
     def _called(self, table: exp.Table, function: exp.Func) -> FromSource:
-        """Return the source of a function in a FROM: in DuckDB it may be a table at an address."""
+        """Return the source of a function in a FROM; in DuckDB it may read a table."""
         called = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
-        # DuckDB names the rows of a function after it.
+        # In DuckDB, the function's name is also the name of its rows.
         names = frozenset({(table.alias or called).lower()})
         address = function.expressions[0] if function.expressions else None
         if called.lower() not in _READING or not isinstance(address, exp.Literal):
@@ -432,7 +524,7 @@ class Scopes:
 
 
 def with_ctes(query: exp.Expr, outer: Ctes) -> Ctes:
-    """Return the named queries inside a query."""
+    """Return the named queries that a query may use."""
     with_ = query.args.get("with_")
     if with_ is None:
         return outer
@@ -451,7 +543,7 @@ def with_ctes(query: exp.Expr, outer: Ctes) -> Ctes:
 
 
 def split(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the conditions that AND joins; BETWEEN is two."""
+    """Return the conditions that AND joins; BETWEEN becomes two."""
     pending = [condition]
     found: list[exp.Expr] = []
     while pending:
@@ -470,7 +562,7 @@ def split(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _narrowed(side: str, kind: str, left: frozenset[int], right: frozenset[int]) -> frozenset[int]:
-    """Return the sources whose rows a join's condition leaves out."""
+    """Return the sources whose rows a join's condition drops."""
     if kind == "ANTI":
         return right
     if kind == "SEMI" or not side:
@@ -511,10 +603,8 @@ def _all_columns(view: View, side: Iterable[int]) -> list[str] | None:
 
 def _show(shown: exp.Expr, view: View) -> None:
     """Add the outputs of one expression of a SELECT."""
-    star = shown if isinstance(shown, exp.Star) else None
-    if isinstance(shown, exp.Column) and isinstance(shown.this, exp.Star):
-        star = shown.this
-    if star is not None:
+    star = shown.this if isinstance(shown, exp.Column) else shown
+    if isinstance(star, exp.Star):
         _show_star(shown, star, view)
     elif isinstance(shown, exp.Columns) or shown.find(exp.Columns) is not None:
         _open(view, None, frozenset())
@@ -563,7 +653,7 @@ def _open(view: View, star: exp.Expr | None, without: frozenset[str]) -> None:
 
 
 def _made(item: exp.Expr) -> FromSource:
-    """Return the source of new rows: of a function, of VALUES, of an array."""
+    """Return the source of new rows, as of a function, VALUES or an array."""
     shown = _alias_columns(item)
     alias = item.args.get("alias")
     names = frozenset({alias.name.lower()} - {""}) if alias is not None else frozenset()
@@ -576,7 +666,7 @@ def _alias_columns(item: exp.Expr) -> tuple[str, ...]:
 
 
 def _places(names: Sequence[str] | None) -> dict[str, str | None] | None:
-    """Return the place of each name among a query's outputs; a repeated name is in doubt."""
+    """Return the place of each name among a query's outputs, None for a repeated name."""
     if names is None:
         return None
     places: dict[str, str | None] = {}
@@ -640,13 +730,13 @@ _STRICT: Final = (
 )  # fmt: skip
 """Expressions that are null, or not true, if an operand is null."""
 
-# The parser warns of each unknown statement; these are counted and shown instead.
-# An application that asks for the parser's warnings still gets them.
+# The parser warns of unknown statements; imports count and show them instead. An application can
+# still listen to the parser's warnings.
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 class _Spark4(Spark):
-    """Spark SQL since 4.0, where two quotes inside of a text are one."""
+    """Spark SQL since 4.0: two quotes inside a text are one."""
 
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012  sqlglot's way
@@ -656,28 +746,7 @@ class NotAQueryError(ValueError):
     """A statement that reads no table, or cannot be parsed; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableRead:
-    """A table as a statement names it, and the conditions on its columns, as SQL."""
-
-    name: str
-    conjuncts: tuple[str, ...]
-    is_ambiguous: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Above:
-    """Conditions on a query's output, and whether there may be others."""
-
-    conditions: tuple[exp.Expr, ...] = ()
-    is_doubtful: bool = False
-
-
-_NOTHING_ABOVE: Final = _Above()
-
-
 def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
-    """Return the statements in a text."""
     try:
         found = sqlglot.parse(text, dialect=dialect or _Spark4)
     except SqlglotError as error:
@@ -690,7 +759,7 @@ def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
 def weighted_statements(statements: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, float]]:
     """Yield each statement with the weight in its comment, as `weight: 3`, else 1.
 
-    sqlglot treats a comment behind a semicolon, in the same line, as a statement of its own.
+    sqlglot makes a comment after a semicolon, in the same line, a statement of its own.
     """
     for number, (statement, following) in enumerate(
         zip(statements, [*statements[1:], None], strict=False), start=1
@@ -714,7 +783,7 @@ def _number(text: str) -> float | str:
 def table_reads(statement: exp.Expr, tables: Tables, dialect: str = "") -> tuple[TableRead, ...]:
     """Return the tables that a statement reads, one entry per mention.
 
-    A condition alone is one on the only known table.
+    A bare condition is one on the only known table.
     """
     if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
         if len(tables.known) != 1:
@@ -776,7 +845,7 @@ def _joined(
 
 
 def _merged(statement: exp.Merge) -> exp.Query | None:
-    """Return the join of a MERGE: it keeps rows without a match if there is a clause for them."""
+    """Return the join of a MERGE; it keeps unmatched rows if there is a clause for them."""
     whens = statement.args["whens"].expressions
     unmatched = [one for one in whens if not one.args.get("matched")]
     keeps_target = any(one.args.get("source") for one in unmatched)
@@ -791,85 +860,6 @@ def _merged(statement: exp.Merge) -> exp.Query | None:
     return _joined(statement, [join], whens)
 
 
-class _Reader:
-    def __init__(self, tables: Tables, dialect: str) -> None:
-        self.found: list[TableRead] = []
-        self._scopes = Scopes(tables, dialect)
-
-    def read(
-        self, query: exp.Expr, outer_ctes: Ctes, above: _Above, outer: View | None, depth: int
-    ) -> None:
-        """Collect what a query reads; conditions above it name its outputs."""
-        if depth > _DEEPEST or len(self.found) > _MOST_READS:
-            raise RecursionError
-        ctes = with_ctes(query, outer_ctes)
-        if not isinstance(query, exp.Select) and _is_cut(query):
-            above = replace(above, conditions=())
-        match query:
-            case exp.Subquery():
-                self.read(query.this, ctes, above, outer, depth + 1)
-            case exp.SetOperation():
-                self._sides(query, ctes, above, outer, depth)
-            case exp.Select():
-                self._select(query, ctes, above, outer, depth)
-            case _:
-                return
-
-    def _sides(
-        self, query: exp.SetOperation, ctes: Ctes, above: _Above, outer: View | None, depth: int
-    ) -> None:
-        self.read(query.this, ctes, above, outer, depth)
-        # Columns correspond by place, which is unknown next to a star of unknown columns.
-        by_place = self._scopes.outputs(query.this, ctes, outer) is not None
-        if above.conditions and not by_place and not query.args.get("by_name"):
-            above = _Above(is_doubtful=True)
-        self.read(query.expression, ctes, above, outer, depth)
-
-    def _select(
-        self, select: exp.Select, ctes: Ctes, above: _Above, outer: View | None, depth: int
-    ) -> None:
-        view = self._scopes.view(select, ctes, outer)
-        shown = frozenset(view.seen())
-        doubtful = set(range(len(view.sources))) if above.is_doubtful else set()
-        filters = list(view.ons)
-        for bound in _bound_filters(select, view, above.conditions, doubtful):
-            # A column of USING has one value on both sides, even if one of them is hidden.
-            joined = [view.merged[name] for name in bound.merged]
-            filters.append(Filter(bound, shown.union(*joined) - view.picked, view.nullable))
-        for number in range(len(view.sources)):
-            self._descend(view, number, filters, depth, is_doubtful=number in doubtful)
-        for inner in _inner_queries(select):
-            self.read(inner, ctes, _NOTHING_ABOVE, view, depth + 1)
-
-    def _descend(
-        self, view: View, number: int, filters: list[Filter], depth: int, *, is_doubtful: bool
-    ) -> None:
-        source = view.sources[number]
-        conditions: list[exp.Expr] = []
-        for one in filters:
-            is_doubtful = is_doubtful or number in one.bound.doubtful
-            tree = view.about(one.bound, number) if number in one.narrowed else None
-            if tree is None or source.is_cut:
-                continue
-            if number in one.nullable and not _rejects_nulls(tree):
-                continue
-            if source.is_opaque:
-                is_doubtful = True
-            else:
-                conditions.append(tree)
-        if source.query is not None:
-            above = _Above(tuple(conditions), is_doubtful)
-            around = view if source.is_lateral else view.outer
-            self.read(source.query, source.ctes, above, around, depth + 1)
-        elif source.table is not None:
-            texts = dict.fromkeys(_text(one) for one in conditions)
-            usable = tuple(
-                text for text in texts if not isinstance(condition_or_problem(text), UsageError)
-            )
-            is_doubtful = is_doubtful or len(usable) < len(texts)
-            self.found.append(TableRead(source.table, usable, is_doubtful))
-
-
 def _is_cut(query: exp.Expr) -> bool:
     """Return whether a query's choice of rows depends on its other rows."""
     distinct = query.args.get("distinct")
@@ -881,7 +871,7 @@ def _is_cut(query: exp.Expr) -> bool:
 def _bound_filters(
     select: exp.Select, view: View, above: Iterable[exp.Expr], doubtful: set[int]
 ) -> Iterator[Bound]:
-    """Yield the conditions on rows of a SELECT; add to `doubtful` the sources of uncertain ones."""
+    """Yield the conditions on rows of a SELECT; add sources of uncertain ones to `doubtful`."""
     where = select.args.get("where")
     is_bound = not select.args.get("connect") and not select.args.get("match")
     for one in () if where is None else split(where.this):
@@ -905,14 +895,14 @@ def _bound_filters(
 
 
 def _below(condition: exp.Expr, view: View, doubtful: set[int]) -> Bound | None:
-    """Return a condition on a SELECT's output as one on its sources, None if it is none."""
+    """Return a condition on a SELECT's output as one on its sources, None if impossible."""
     holder = exp.Paren(this=condition.copy())
     for column in list(holder.find_all(exp.Column)):
         found = view.output(column.name)
         if isinstance(found, frozenset):
             doubtful |= found
             return None
-        # The result of an unknown function may depend on many rows.
+        # An unknown function may depend on many rows.
         if found is None or found.find(exp.Anonymous) is not None:
             return None
         bound = view.bind(found, aliases=0 if isinstance(found, exp.Column) else None)
@@ -927,7 +917,7 @@ def _below(condition: exp.Expr, view: View, doubtful: set[int]) -> Bound | None:
 
 
 def _kept(select: exp.Select, view: View) -> list[frozenset[str]]:
-    """Return sets of expressions; a condition that each set can express leaves out whole groups."""
+    """Return sets of expressions; a condition on each set's expressions drops whole groups."""
     kept: list[frozenset[str]] = []
     group = select.args.get("group")
     shown = [*select.expressions, *(select.args.get(one) for one in ("having", "order", "qualify"))]
@@ -978,7 +968,7 @@ def _is_windowed(node: exp.Expr) -> bool:
 
 
 def _rejects_nulls(tree: exp.Expr) -> bool:
-    """Return whether a condition is not true if all its columns are null."""
+    """Return whether a condition cannot be true if all its columns are null."""
     match tree:
         case exp.Paren():
             return _rejects_nulls(tree.this)
@@ -1005,7 +995,7 @@ def _text(condition: exp.Expr) -> str:
 
 
 def _inner_queries(select: exp.Select) -> Iterator[exp.Query]:
-    """Yield the queries in the clauses of a SELECT except its sources."""
+    """Yield the queries in the clauses of a SELECT, except its sources."""
     for name, clause in select.args.items():
         if name in ("with_", "from_", "joins"):
             continue
@@ -1019,5 +1009,5 @@ def _inner_queries(select: exp.Select) -> Iterator[exp.Query]:
 
 
 def _outside_queries(clause: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the nodes of a clause; of a query inside it only the query itself."""
+    """Yield the nodes of a clause, but nothing inside its queries."""
     return clause.walk(bfs=False, prune=lambda node: isinstance(node, exp.Query))
