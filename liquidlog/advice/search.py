@@ -43,7 +43,6 @@ class Candidate:
     is_fitted: bool = False
 
     def layout(self, readers: FittedWorkload | None = None) -> Layout:
-        """Return the order of rows, fitted to `readers`."""
         return Layout(columns=self.columns, curve=self.curve, prefix=self.prefix, readers=readers)
 
     @property
@@ -176,7 +175,6 @@ def costs(found: Mapping[Candidate, Readings], weights: Floats) -> Mapping[Candi
 
 
 def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candidate]:
-    """Return the candidates, the best first."""
     known = costs(found, weights)
     return sorted(found, key=lambda one: (known[one], one.plainness))
 
@@ -465,7 +463,6 @@ class Gain:
 
     @property
     def share(self) -> float:
-        """The gain as a share of the cost now."""
         return 1 - self.cost_after / self.cost_now if self.cost_now > 0 else 0.0
 
 

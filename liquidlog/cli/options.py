@@ -129,17 +129,14 @@ VARIABLE: Final = "LIQUIDLOG_CONFIG"
 
 STORAGES: Final = "storage-options"
 
-HARMLESS: Final = frozenset(
+_IN_FILES: Final = frozenset(
     {
         *("strategy", "curve", "max-file-size", "budget", "executor", "max-columns", "min-gain"),
         *("payback-days", "queries-per-day", "local-limit", "fail-if", "limit", "time-zone"),
-        *("amplification", "redact", "sample"),
+        *("amplification", "redact", "sample", "spark-conf"),
     }
 )
-"""Options that every file may set."""
-
-NAMED_ONLY: Final = frozenset({"spark-conf"})
-"""Options that only a file named by the user may set: Spark runs code that its settings name."""
+"""Options that a file may set."""
 
 _MAX_BYTES: Final = 1 << 20
 _OFF: Final = "liquidlog.no-config"
@@ -357,14 +354,14 @@ def _set_in_file(
             yield setting, key, _setting_value(setting, found, where, defaults)
             continue
         if key not in options:
-            known = [name for name in options if name in HARMLESS | NAMED_ONLY]
+            known = [name for name in options if name in _IN_FILES]
             near = suggestion(key, known, what="options that a file may set")
             raise UsageError(f"{where}: {verb} has no option --{key}{near}", config=defaults.path)
-        if key not in HARMLESS | NAMED_ONLY:
+        if key not in _IN_FILES:
             hint = f"; write a table [{STORAGES}.\u2026]" if key == "storage-option" else ""
             text = f"{where} cannot come from a file: give it on the command line{hint}"
             raise UsageError(text, config=defaults.path)
-        if key in NAMED_ONLY and not defaults.is_named:
+        if key == "spark-conf" and not defaults.is_named:  # Spark runs code that settings name
             raise UsageError(_only_named(defaults, f"[{verb}] {key}"), config=defaults.path)
         value = _option_value(options[key], found, where)
         try:
@@ -416,7 +413,6 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def directories(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Offer directories: tables on local disk."""
     return [CompletionItem(typed, type="dir")]
 
 

@@ -409,7 +409,6 @@ def triggers(when: RewriteWhen, seen: Seen) -> dict[str, str]:
 
 
 def not_triggered(when: RewriteWhen, seen: Seen) -> str:
-    """Return why a table is not judged or rewritten yet."""
     texts = ", ".join(text for text, _ in _compared(when, seen).values())
     return f"the policy asks for no rewrite: {texts}"
 

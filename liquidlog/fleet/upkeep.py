@@ -409,12 +409,10 @@ class TableOutcome(Outcome):
     due: Mapping[str, str] = field(default_factory=dict)
 
     def held(self, reason: str) -> "TableOutcome":
-        """Return the outcome with a postponed rewrite."""
         return replace(self, decision=Decision.POSTPONE, reason=reason)
 
     @property
     def errors(self) -> tuple[LiquidlogError, ...]:
-        """The errors of the rewrite and of chores."""
         chores = (self.checkpoint, self.vacuum)
         found = (self.error, *(chore.error for chore in chores if chore is not None))
         return tuple(error for error in found if error is not None)

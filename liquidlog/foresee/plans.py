@@ -105,7 +105,6 @@ class Readers:
 
 
 def profile_of(uri: str) -> StoreProfile:
-    """Return the speed of the store at an address, by its scheme."""
     return LOCAL_DISK if is_local(uri) else OBJECT_STORE
 
 
@@ -261,7 +260,6 @@ class Foresight:
         return self._of_assumed(sample, self._bounds.take(chosen), self._sizes[mask])
 
     def _of_assumed(self, sample: Sample | None, bounds: Bounds, sizes: Floats) -> Readings:
-        """Return what assumed queries open of files with these bounds."""
         opened = []
         if sample is not None and self._readers.values:
             weights = sample.weights(self._live)

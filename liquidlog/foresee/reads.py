@@ -101,7 +101,6 @@ class Opened:
     seconds: float
 
     def times(self, factor: float) -> "Opened":
-        """Return this many times as much."""
         return Opened(**{name: value * factor for name, value in asdict(self).items()})
 
     def changed(self, before: "Opened", after: "Opened", times: float) -> "Opened":
@@ -221,7 +220,6 @@ class Readings:
         return replace(self, bytes=self.bytes + other.bytes, files=self.files + other.files)
 
     def times(self, factor: Floats | float) -> "Readings":
-        """Return this many times as much."""
         return replace(self, bytes=self.bytes * factor, files=self.files * factor)
 
 

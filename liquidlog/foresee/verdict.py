@@ -138,7 +138,6 @@ class Option:
 
     @property
     def saved_seconds(self) -> float:
-        """The time that a rewrite saves the mean query."""
         return self.now.seconds - self.after.seconds
 
     @property
@@ -168,7 +167,6 @@ class Option:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The clustering columns of the plan, quoted where needed."""
         return tuple(quote_path(column.logical) for column in self.plan.columns)
 
     def gain(self) -> str:
@@ -432,7 +430,6 @@ def _readers(criteria: Criteria, prediction: Prediction) -> str:
 
 
 def days_text(days: float) -> str:
-    """Return a number of days for people."""
     if days < 1 / 24:
         return "less than an hour"
     if days < 1:

@@ -408,7 +408,6 @@ def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
 
 
 def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show how many groups of a plan were committed, now and before."""
     groups, before = len(result["committed_groups"]), len(result["skipped_groups"])
     versions = _listed(result["versions"]) or "none"
     what = f"{groups} group(s), version(s) {versions}; {before} group(s)"
@@ -424,7 +423,6 @@ def _listed(versions: Sequence[int]) -> str:
 
 
 def applied_advice(versions: Sequence[int], *, dry_run: bool) -> Report:
-    """Show which versions have the advised columns and properties."""
     if not versions:
         return _nothing("the table keeps its columns and properties", dry_run=dry_run)
     listed = " and ".join(f"version {version}" for version in versions)
@@ -439,7 +437,6 @@ _CHANGES_NOTHING: Final = 0.0005
 
 
 def advice(found: "Advice") -> Report:
-    """Show the advice, its reasons and its commands."""
     from liquidlog.advice.advice import SAVED_AS
 
     save = f"save this advice as {SAVED_AS} with -o first: it says what the layout is fitted to"

@@ -38,7 +38,6 @@ def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
 
 
 def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
-    """Return `value` as plain JSON values."""
     match value:
         case pa.Table():
             return [jsonable(row) for row in value.to_pylist()]

@@ -111,7 +111,6 @@ def amount(value: float) -> str:
 
 
 def verdict(found: "Verdict | None", steps: Sequence[str] = ()) -> Report:
-    """Show a verdict, and its command or steps."""
     if found is None:
         return ()
     commands = steps or ([found.best.command] if found.best and found.best.command else [])

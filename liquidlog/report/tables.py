@@ -145,7 +145,6 @@ def scan(found: "Scan") -> Report:
 
 
 def health(measured: "Health") -> Report:
-    """Show the measured clustering, with the histogram of depths."""
     document = jsonable(measured)
     histogram = document.pop("depth_histogram")
     columns = document.pop("columns")
@@ -173,7 +172,6 @@ def health(measured: "Health") -> Report:
 
 
 def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show the verdict, the faults that were or would be repaired, and the other faults."""
     judged: Verdict | None = found["verdict"]
     queries: Asked | None = found["workload"]
     parts: list[Part] = [*verdict(judged)]
@@ -199,7 +197,6 @@ def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
 
 
 def imported(found: "Imported") -> Report:
-    """Show how many scans are used, and why others are not."""
     others = sum(found.other_tables.values())
     unread = sum(one.times for one in found.not_understood)
     left = [f"{others} of other tables"] if others else []
@@ -272,7 +269,6 @@ _WOULD: Final = {**_SAID, "rewrite": "would be rewritten"}
 
 
 def surveyed_fleet(fleet: "Fleet") -> Report:
-    """Show a listing of tables, and below it the reason and command of each table."""
     from liquidlog.foresee.verdict import count_text
 
     rows = (
@@ -295,14 +291,12 @@ def surveyed_fleet(fleet: "Fleet") -> Report:
 
 
 def counts(tables: "Sequence[Surveyed]") -> str:
-    """Return the number of all tables, and of those with each answer."""
     found = Counter(one.answer for one in tables)
     words = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
     return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {words}"
 
 
 def ticked(run: "Ticked", *, dry_run: bool) -> Report:
-    """Show what was or would be done with each table, and why."""
     words = _WOULD if dry_run else _SAID
     rows = (
         (

@@ -198,7 +198,7 @@ class View:
         """Return a column with its source, or the sources it may be of."""
         parts = column.parts
         lower = [part.name.lower() for part in parts]
-        seen = self.seen(visible)
+        seen = self.seen() if visible is None else list(visible)
         for count in range(len(parts) - 1, 0, -1):
             before = ".".join(lower[:count])
             hits = [one for one in seen if before in self.sources[one].names]
@@ -274,10 +274,8 @@ class View:
             return frozenset({number})
         return _dotted(_column(parts[0], key, f"{_MARK}{number}"), parts[1:])
 
-    def seen(self, visible: range | None = None) -> list[int]:
-        """Return the sources with visible columns, in a range or in the whole SELECT."""
-        if visible is not None:
-            return list(visible)
+    def seen(self) -> list[int]:
+        """Return the sources with visible columns."""
         return [one for one in range(len(self.sources)) if one not in self.hidden]
 
     def may_have(self, name: str) -> bool:

@@ -214,7 +214,7 @@ def gain(
             "saves the queries that chose it 50% of their wait, but other ones would wait 1.30",
         ),
         (gain(130, older=-0.2), "queries would wait 1.30 times as long"),
-        (gain(95), "gains 5.0%, less than 10%"),
+        (gain(95), "saves a query 5.0% of its wait, less than 10%"),
         (gain(50, joined=52), "joining small files, without clustering columns"),
         (gain(50, joined=60), None),
         (gain(50, low=-0.1), "but maybe nothing"),

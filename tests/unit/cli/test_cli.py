@@ -86,7 +86,7 @@ def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call)
     assert said("commit", *words, "--dry-run")[1].count("would delete them") == 1
     status, text, _ = said("commit", *words)
     assert status == 0
-    assert f"2 row(s) that version(s) {version} deleted meanwhile were deleted from" in text
+    assert f"version(s) {version} deleted 2 row(s) meanwhile; they were deleted from" in text
     assert opened.snapshot().version == version + 1
 
 

@@ -191,7 +191,7 @@ REFUSED = (
     ("OPTIMIZE sales", "", "without Spark there is no catalog"),
     ("CREATE TABLE sales (a INT) LOCATION '/x'", "", "LOCATION is for tables with a name"),
     ("DESCRIBE DETAIL '{t}'", "--dry-run", "--dry-run has no effect"),
-    ("DESCRIBE DETAIL '{t}'", "--executor spark", "have an effect on OPTIMIZE"),
+    ("DESCRIBE DETAIL '{t}'", "--executor spark", "are only for OPTIMIZE"),
     ("ALTER TABLE '{t}' CLUSTER BY NONE", "--spark-conf a=b", "have an effect"),
     ("OPTIMIZE '{t}'", "--storage-option a=b", "option"),
     ("ALTER TABLE '{t}' ADD COLUMN COL1 INT", "", "there is a column col1 already"),

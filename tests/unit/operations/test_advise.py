@@ -265,9 +265,9 @@ def test_advice_of_another_table_or_for_other_columns_is_refused(
     with pytest.raises(UsageError, match="clustered by y; apply it first"):
         table.plan(advice=saved)
     other = Table.create(str(tmp_path / "other"), schema=SCHEMA)
-    with pytest.raises(UsageError, match="the advice is of the table"):
+    with pytest.raises(UsageError, match="the advice is for the table"):
         other.plan(advice=saved)
-    with pytest.raises(UsageError, match="the advice is of the table"):
+    with pytest.raises(UsageError, match="the advice is for the table"):
         other.apply_advice(advice)
     table.apply_advice(advice)
     with pytest.raises(UsageError, match="the advice determines max_file_size"):
@@ -341,7 +341,7 @@ def test_files_that_only_other_columns_would_join_are_no_gain_of_these(tmp_path:
     assert table.files().num_rows == 2
     advice = table.advise(asked(*points("x", 5), "kind = 'a'", "flag", "kind = 'b'"))
     assert not advice.is_recommended
-    assert "laying rows out anew by the columns that the table has saves" in advice.reason
+    assert "a full rewrite by the present columns saves" in advice.reason
 
 
 def test_a_table_that_is_z_ordered_by_other_columns_is_clustered_by_the_asked_ones(
