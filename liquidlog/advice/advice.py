@@ -356,13 +356,10 @@ class Steps:
     unset: tuple[str, ...] = ()
 
 
-NOTHING_TO_DO: Final = Steps()
-
-
 def steps(snapshot: Snapshot, best: Candidate) -> Steps:
     """Return the steps that make a candidate the table's layout; a partitioned table has none."""
     if snapshot.metadata.partition_columns:
-        return NOTHING_TO_DO
+        return Steps()
     sets, unset = _properties(snapshot, best)
     uri = shlex.quote(snapshot.uri)
     names = ",".join(quote_path(path) for path in best.columns)

@@ -24,7 +24,7 @@ from liquidlog.predicates.workload import Workload, recorded_per_day
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Leaf, quote_path
-from liquidlog.spec.text import Summary, render_size
+from liquidlog.spec.text import Summary, amount, counted, render_size
 
 FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, Floats, Mask]
 """Leaves, their bounds per file, the files' sizes in bytes, and which files are predicted."""
@@ -177,8 +177,8 @@ class Option:
         before, after = render_size(self.now.bytes), render_size(self.after.bytes)
         change = "as now" if before == after else f"instead of {before}"
         return (
-            f"a typical query opens {_files(self.after.files)} instead of"
-            f" {_count(self.now.files)} and reads {after} {change}. Rewriting"
+            f"a typical query opens {counted(self.after.files, 'file')} instead of"
+            f" {amount(self.now.files)} and reads {after} {change}. Rewriting"
             f" {render_size(self.cost.bytes_read)} takes about {seconds} on two cores{paid}{part}"
         )
 
@@ -327,8 +327,8 @@ def _problem(option: Option) -> tuple[str | None, bool]:
         return (
             f"queries for {who} would wait {seconds_text(after['seconds'])} instead of"
             f" {seconds_text(now['seconds'])}, and read {render_size(after['bytes'])} in"
-            f" {_files(after['files'])} instead of {render_size(now['bytes'])} in"
-            f" {_count(now['files'])}"
+            f" {counted(after['files'], 'file')} instead of {render_size(now['bytes'])} in"
+            f" {amount(now['files'])}"
         ), False
     best = f"the best rewrite ({option.name})"
     if option.saved_seconds <= 0:
@@ -456,15 +456,6 @@ def count_text(value: float) -> str:
         return f"{value:.1g}"
     digits = max(0, math.floor(math.log10(value)) - 1)
     return f"{round(value / 10**digits) * 10**digits:,}"
-
-
-def _files(files: float) -> str:
-    shown = _count(files)
-    return f"{shown} file" if shown == "1" else f"{shown} files"
-
-
-def _count(files: float) -> str:
-    return f"{files:.1f}".removesuffix(".0") if files < 100 else f"{files:,.0f}"  # noqa: PLR2004
 
 
 def _rounded(opened: Opened) -> dict[str, float]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, structs
 
-from liquidlog.advice.advice import NOTHING_TO_DO, SAVED_AS, Advice, Steps, steps
+from liquidlog.advice.advice import SAVED_AS, Advice, Steps, steps
 from liquidlog.advice.search import Candidate, layout_arguments
 from liquidlog.clustering.choice import NewId, check_table
 from liquidlog.clustering.columns import (
@@ -637,7 +637,7 @@ def _noted(found: Verdict, snapshot: Snapshot) -> Verdict:
 def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
     best = judged.best
     is_advised = best is not None and best.name == ADVISED
-    doing = NOTHING_TO_DO
+    doing = Steps()
     if is_advised and found.best is not None:
         doing = steps(snapshot, found.best.candidate)
     shown = next((one for one in judged.options if one.name == ADVISED), None)

@@ -19,7 +19,6 @@ from liquidlog.report.printing import (
     Line,
     Part,
     Report,
-    amount,
     between,
     listing,
     pairs,
@@ -28,7 +27,7 @@ from liquidlog.report.printing import (
     verdict,
 )
 from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
+from liquidlog.spec.text import NOT_MEASURED, amount, render_size, rough_duration
 
 if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice, Measured

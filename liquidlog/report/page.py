@@ -41,7 +41,7 @@ from liquidlog.operations.inspect import PredicateScan, Scan
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.printing import Grid, Line, between, remarks, shortened
 from liquidlog.report.tables import ANSWERS, counts
-from liquidlog.spec.text import NOT_MEASURED, escaped, render_size, visible
+from liquidlog.spec.text import NOT_MEASURED, amount, counted, escaped, render_size, visible
 
 READS_LISTED: Final = 20
 
@@ -185,9 +185,9 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
     back = f"paid back after {option.payback_text()}" if is_paid else "never paid back"
     within = _bar_text(verdict.bar, verdict.per_day)
     amounts = (
-        ("files opened", "files", mean),
+        ("files opened", "files", amount),
         ("bytes read", "bytes", render_size),
-        ("requests", "requests", mean),
+        ("requests", "requests", amount),
     )
     return {
         "option": option,
@@ -261,7 +261,7 @@ def _read(row: PredictedReads | PredicateScan) -> _Values:
         return {**query, **unknown, "now": row.bytes, "files_now": row.files}
     ends = row.bytes_after_range
     before, after = seconds_text(row.seconds_before), seconds_text(row.seconds_after)
-    low, high = mean(row.files_after_range.low), counted(row.files_after_range.high, "file")
+    low, high = amount(row.files_after_range.low), counted(row.files_after_range.high, "file")
     files = high if high.startswith(f"{low} ") else f"{low} to {high}"
     return {
         **query,
@@ -452,16 +452,6 @@ def number(value: float | None) -> str:
         return str(value)
     is_whole = value == int(value) or abs(value) >= _WHOLE
     return f"{value:,.0f}" if is_whole else f"{value:.3g}"
-
-
-def mean(count: float) -> str:
-    return number(round(count, 1))
-
-
-def counted(count: float, noun: str) -> str:
-    """Return a count with its noun, as `1 file` or `2.5 files`."""
-    count = round(count, 1)
-    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
 
 
 def share(part: float) -> str:

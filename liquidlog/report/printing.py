@@ -62,17 +62,16 @@ Report: TypeAlias = tuple[Part, ...]
 
 def listing(names: Sequence[str], rows: Iterable[Iterable[object]]) -> Iterator[Grid]:
     """Yield a table of the rows, if there are any."""
-    held = tuple(tuple(map(_cell, row)) for row in rows)
+    held = tuple(
+        tuple(one if isinstance(one, str | Bars | Line) else cell("", one) for one in row)
+        for row in rows
+    )
     if held:
         yield Grid(tuple(names), held)
 
 
 def pairs(row: Mapping[str, Any]) -> Report:
     return (Grid((), tuple((name, cell(name, value)) for name, value in row.items())),)
-
-
-def _cell(value: object) -> Cell:
-    return value if isinstance(value, str | Bars | Line) else cell("", value)
 
 
 def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
@@ -103,11 +102,6 @@ def flat(values: Mapping[str, Any]) -> str:
         f"{key}({flat(value)})" if isinstance(value, Mapping) else f"{key}={value}"
         for key, value in values.items()
     )
-
-
-def amount(value: float) -> str:
-    """Return a mean count with at most one decimal digit."""
-    return f"{value:.1f}".removesuffix(".0")
 
 
 def verdict(found: "Verdict | None", steps: Sequence[str] = ()) -> Report:

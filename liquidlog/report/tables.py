@@ -20,7 +20,6 @@ from liquidlog.report.printing import (
     Line,
     Part,
     Report,
-    amount,
     cell,
     listing,
     pairs,
@@ -28,7 +27,7 @@ from liquidlog.report.printing import (
     shortened,
     verdict,
 )
-from liquidlog.spec.text import render_size, visible_lines
+from liquidlog.spec.text import amount, counted, render_size, visible_lines
 
 if TYPE_CHECKING:
     from liquidlog.clustering.health import Health
@@ -202,13 +201,13 @@ def imported(found: "Imported") -> Report:
     left = [f"{others} of other tables"] if others else []
     left += [f"{unread} not understood"] if unread else []
     head = f"{found.used} of {found.scans} scans used{'; ' if left else ''}{', '.join(left)}"
-    counted: dict[str, list[int]] = {}
+    by_table: dict[str, list[int]] = {}
     for query in found.queries:
-        own = counted.setdefault(query.table, [0, 0, 0])
+        own = by_table.setdefault(query.table, [0, 0, 0])
         own[0] += 1
         own[1] += int(query.weight)
         own[2] += query.ambiguous
-    tables = ((table, *own) for table, own in counted.items())
+    tables = ((table, *own) for table, own in by_table.items())
     return (
         Line(f"{head}; {len(found.queries)} queries written"),
         *listing(("table", "queries", "scans", "ambiguous"), tables),
@@ -293,7 +292,7 @@ def surveyed_fleet(fleet: "Fleet") -> Report:
 def counts(tables: "Sequence[Surveyed]") -> str:
     found = Counter(one.answer for one in tables)
     words = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
-    return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {words}"
+    return f"{counted(len(tables), 'table')}: {words}"
 
 
 def ticked(run: "Ticked", *, dry_run: bool) -> Report:
@@ -340,7 +339,7 @@ def _end(run: "Ticked", *, dry_run: bool) -> str:
     decided = ", ".join(f"{counts[one]} {words[one]}" for one in _SAID if counts[one])
     of = "" if run.budget_bytes is None else f" of {render_size(run.budget_bytes)}"
     done = "planned" if counts["plan"] else "would be spent" if dry_run else "spent"
-    tables = "1 table" if len(run.tables) == 1 else f"{len(run.tables)} tables"
+    tables = counted(len(run.tables), "table")
     left = f"; left out, not Delta: {run.left_out}" if run.left_out else ""
     return f"{tables}: {decided}; {render_size(run.spent_bytes)}{of} {done}{left}"
 

@@ -149,6 +149,17 @@ def parse_size(text: int | str) -> int:
     return size_bytes
 
 
+def amount(count: float) -> str:
+    """Return a count or a mean count for people, below 100 with at most one decimal."""
+    return f"{count:.1f}".removesuffix(".0") if count < 100 else f"{count:,.0f}"  # noqa: PLR2004
+
+
+def counted(count: float, noun: str) -> str:
+    """Return a count with its noun, as `1 file` or `2.5 files`."""
+    shown = amount(count)
+    return f"{shown} {noun}" if shown == "1" else f"{shown} {noun}s"
+
+
 def render_size(size_bytes: float) -> str:
     """Return a size, rounded to bytes, for people: 1536 as `1.5 KiB`."""
     size = float(round(size_bytes))

@@ -824,7 +824,10 @@ def _is_inferred(node: Node, asked: Sequence[Node], joined: tuple[str, ...]) -> 
     """Return whether other conditions imply `c IS NOT NULL`."""
     match node:
         case Call("isnotnull", (Column(path),)):
-            others = [one for one in asked if one is not node and not _asks_for_null(one)]
+            null_tests = {"isnull", "isnotnull"}
+            others = (
+                one for one in asked if not (isinstance(one, Call) and one.name in null_tests)
+            )
             below = [one for other in others for one in walk(other)]
             return (
                 path[0] in joined
@@ -833,10 +836,6 @@ def _is_inferred(node: Node, asked: Sequence[Node], joined: tuple[str, ...]) -> 
             )
         case _:
             return isinstance(node, Call) and node.name == "isnotnull"
-
-
-def _asks_for_null(node: Node) -> bool:
-    return isinstance(node, Call) and node.name in {"isnull", "isnotnull"}
 
 
 def _recombined(asked: Sequence[Node]) -> list[Node]:

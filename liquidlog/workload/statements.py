@@ -326,21 +326,16 @@ class _Reader:
             case exp.Subquery():
                 self.read(query.this, ctes, above, outer, depth + 1)
             case exp.SetOperation():
-                self._sides(query, ctes, above, outer, depth)
+                self.read(query.this, ctes, above, outer, depth)
+                # Columns correspond by place; beside a star of unknown columns, places are unknown.
+                by_place = self._outputs(query.this, ctes, outer) is not None
+                if above.conditions and not by_place and not query.args.get("by_name"):
+                    above = _Above(is_doubtful=True)
+                self.read(query.expression, ctes, above, outer, depth)
             case exp.Select():
                 self._select(query, ctes, above, outer, depth)
             case _:
                 return
-
-    def _sides(
-        self, query: exp.SetOperation, ctes: Ctes, above: _Above, outer: View | None, depth: int
-    ) -> None:
-        self.read(query.this, ctes, above, outer, depth)
-        # Columns correspond by place; beside a star of unknown columns, places are unknown.
-        by_place = self._outputs(query.this, ctes, outer) is not None
-        if above.conditions and not by_place and not query.args.get("by_name"):
-            above = _Above(is_doubtful=True)
-        self.read(query.expression, ctes, above, outer, depth)
 
     def _select(
         self, select: exp.Select, ctes: Ctes, above: _Above, outer: View | None, depth: int

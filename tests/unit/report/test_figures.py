@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from liquidlog.report import page as figures
+from liquidlog.spec.text import amount, counted
 
 
 def test_numbers_and_shares() -> None:
@@ -15,9 +16,9 @@ def test_numbers_and_shares() -> None:
     shares = {0.0: "0 %", 0.00001: "less than 0.1 %", 0.3333: "33.3 %", 0.99999: "more than 99.9 %"}
     shares |= {1.0: "100 %", 2.5: "250 %"}
     assert {part: figures.share(part) for part in shares} == shares
-    assert figures.mean(6.27) == "6.3"
+    assert amount(6.27) == "6.3"
     counts = {1.02: "1 file", 2.26: "2.3 files", 0: "0 files"}
-    assert {count: figures.counted(count, "file") for count in counts} == counts
+    assert {count: counted(count, "file") for count in counts} == counts
 
 
 def test_the_end_of_an_axis_is_round_and_holds_all() -> None:
