@@ -781,7 +781,7 @@ def apply_advice(opened: OpenedTable, advice: Advice, *, dry_run: bool) -> tuple
     snapshot, best = opened.to_change(), advice.recommended
     if advice.table_id != snapshot.metadata.id:
         raise UsageError(
-            f"the advice is of the table {advice.table_uri}, not of {snapshot.uri}",
+            f"the advice is for the table {advice.table_uri}, not for {snapshot.uri}",
             table_uri=advice.table_uri,
         )
     if best is None:

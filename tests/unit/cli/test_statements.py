@@ -192,7 +192,7 @@ REFUSED = (
     ("CREATE TABLE sales (a INT) LOCATION '/x'", "", "LOCATION is for tables with a name"),
     ("DESCRIBE DETAIL '{t}'", "--dry-run", "--dry-run has no effect"),
     ("DESCRIBE DETAIL '{t}'", "--executor spark", "are only for OPTIMIZE"),
-    ("ALTER TABLE '{t}' CLUSTER BY NONE", "--spark-conf a=b", "have an effect"),
+    ("ALTER TABLE '{t}' CLUSTER BY NONE", "--spark-conf a=b", "are only for OPTIMIZE"),
     ("OPTIMIZE '{t}'", "--storage-option a=b", "option"),
     ("ALTER TABLE '{t}' ADD COLUMN COL1 INT", "", "there is a column col1 already"),
     ("ALTER TABLE '{t}' ADD COLUMN x INT NOT NULL", "", "leave NOT NULL out"),
