@@ -9,6 +9,7 @@ import click
 
 from liquidlog import sql as ask
 from liquidlog.cli.changing import open_other
+from liquidlog.cli.main import cli
 from liquidlog.cli.options import (
     SIZE,
     Address,
@@ -171,11 +172,8 @@ class _Caller:
         return self._call(verb_name, dry_run=self.dry_run, **arguments)
 
     def _call(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
-        group = self.context.find_root().command
-        command = (
-            group.get_command(self.context, verb_name) if isinstance(group, click.Group) else None
-        )
-        assert command is not None  # noqa: S101  the verbs of main
+        command = cli.get_command(self.context, verb_name)
+        assert command is not None  # noqa: S101  a verb of main
         table = {"table": self.table.uri, "storage_options": self.table.options}
         return self.context.invoke(command, **table, **arguments)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -418,21 +418,9 @@ class TableOutcome(Outcome):
         return tuple(error for error in found if error is not None)
 
     def document(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "decision": self.decision.value,
-            "reason": self.reason,
-            "version": self.version,
-            "bytes_rewritten": self.bytes_rewritten,
-            "seconds": round(self.seconds, 3),
-            "triggers": list(self.triggers),
-            "versions": list(self.versions),
-            "verdict": self.verdict,
-            "plan": self.plan,
-            "checkpoint": self.checkpoint,
-            "vacuum": self.vacuum,
-            "error": self.error,
-        }
+        shown = [one.name for one in fields(self) if one.name not in {"candidate", "due"}]
+        document = {name: getattr(self, name) for name in shown}
+        return {**document, "seconds": round(self.seconds, 3), "triggers": list(self.triggers)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

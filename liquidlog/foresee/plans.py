@@ -583,9 +583,9 @@ def _prediction(
     files = ranges.mean("files", weights, means["files_after"])
     size_bytes = ranges.mean("bytes", weights, means["bytes_after"])
     after_bytes = means["bytes_after"], size_bytes.low, size_bytes.high
-    spared, most, least = (means["bytes_before"] - one for one in after_bytes)
+    saved, most, least = (means["bytes_before"] - one for one in after_bytes)
     cost = plan.size_bytes
-    gains = [one / cost if plan.groups else 0.0 for one in (spared, least, most)]
+    gains = [one / cost if plan.groups else 0.0 for one in (saved, least, most)]
     ends = (files.low, files.high), (size_bytes.low, size_bytes.high)
     blind = readers.blind or ((),) * len(readers.names)
     columns = readers.columns or ((),) * len(readers.names)
@@ -607,7 +607,7 @@ def _prediction(
         seconds_after_range=Range(*map(profile.seconds, *ends)),
         gain_per_byte=gains[0],
         gain_per_byte_range=Range(gains[1], gains[2]),
-        break_even_reads=cost / spared if spared > 0 else None,
+        break_even_reads=cost / saved if saved > 0 else None,
         break_even_reads_range=Range(cost / most, cost / least if least > 0 else math.inf)
         if most > 0
         else None,

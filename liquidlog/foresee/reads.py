@@ -86,10 +86,6 @@ class Range:
     low: float
     high: float
 
-    def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise ValueError(f"a range from {self.low} to {self.high}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:

@@ -195,8 +195,8 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
         "change": change(now.seconds, after.seconds, "waiting"),
         "most": max(now.seconds, after.seconds, high.seconds) or 1.0,
         "effects": [
-            (name, _from_to([getattr(one, field) for one in (now, after, low, high)], told))
-            for name, field, told in amounts
+            (name, _from_to([getattr(one, field) for one in (now, after, low, high)], text_of))
+            for name, field, text_of in amounts
         ],
         "cost": f"About {duration_text(option.cost.seconds)}, {back}",
         "bar": f"A rewrite is worth it if it pays back {within}." if option.is_worth_it else "",
@@ -277,10 +277,10 @@ def _read(row: PredictedReads | PredicateScan) -> _Values:
     }
 
 
-def _from_to(amounts: Sequence[float], told: Callable[[float], str]) -> str:
+def _from_to(amounts: Sequence[float], text_of: Callable[[float], str]) -> str:
     before, after, low, high = amounts
-    then, range_ = told(after), between(Range(low, high), told)
-    shown = f"{then}, as now" if told(before) == then else f"{told(before)} → {then}"
+    then, range_ = text_of(after), between(Range(low, high), text_of)
+    shown = f"{then}, as now" if text_of(before) == then else f"{text_of(before)} → {then}"
     return shown if range_ == then else f"{shown} ({range_})"
 
 
@@ -437,8 +437,8 @@ def _bar_text(bar: Bar, per_day: float | None, whose: str = "") -> str:
     return f"{in_days}, or {_queries(bar.payback_queries)} if the queries per day are not known"
 
 
-def _known(value: float | None, told: Callable[[float], str]) -> tuple[str, float | None]:
-    return ("-", None) if value is None else (told(value), value)
+def _known(value: float | None, text_of: Callable[[float], str]) -> tuple[str, float | None]:
+    return ("-", None) if value is None else (text_of(value), value)
 
 
 # Numbers for people, and SVG paths: pictures are 1000 units wide, grids one unit per cell

@@ -85,9 +85,9 @@ def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
     return "" if value is None else str(value)
 
 
-def between(ends: "Range", told: Callable[[float], str]) -> str:
+def between(ends: "Range", text_of: Callable[[float], str]) -> str:
     """Return both ends of a range, or one text if they are equal."""
-    low, high = told(ends.low), told(ends.high)
+    low, high = text_of(ends.low), text_of(ends.high)
     return low if low == high else f"{low} to {high}"
 
 

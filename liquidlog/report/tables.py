@@ -321,16 +321,16 @@ def _reasons(outcome: "TableOutcome", *, dry_run: bool) -> Iterator[str]:
     verb = "would be" if dry_run else "was"
     if outcome.checkpoint is not None:
         chore = outcome.checkpoint
-        told = f"{verb} made" if chore.error is None else f"failed: {chore.error.message}"
-        yield f"a checkpoint {told} ({chore.reason})"
+        result = f"{verb} made" if chore.error is None else f"failed: {chore.error.message}"
+        yield f"a checkpoint {result} ({chore.reason})"
     if outcome.vacuum is not None:
         chore = outcome.vacuum
-        told = f"failed: {'' if chore.error is None else chore.error.message}"
+        result = f"failed: {'' if chore.error is None else chore.error.message}"
         if chore.done is not None:
             size = render_size(chore.done["deleted_bytes"])
             deleted = f"{chore.done['deleted_files']} files of {size}"
-            told = f"{'would delete' if dry_run else 'deleted'} {deleted}"
-        yield f"a vacuum {told} ({chore.reason})"
+            result = f"{'would delete' if dry_run else 'deleted'} {deleted}"
+        yield f"a vacuum {result} ({chore.reason})"
 
 
 def _end(run: "Ticked", *, dry_run: bool) -> str:

@@ -85,7 +85,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
-    """A condition, the sources whose rows it drops, and those that may be NULL before it."""
+    """A condition, the sources whose rows it drops, and the sources that may be NULL before it."""
 
     bound: Bound
     narrowed: frozenset[int]
@@ -780,7 +780,7 @@ def table_reads(statement: exp.Expr, tables: Tables, dialect: str = "") -> tuple
     """
     if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
         if len(tables.known) != 1:
-            raise NotAQueryError("is a condition, and does not say of which table")
+            raise NotAQueryError("is a condition and names no table")
         place = exp.to_identifier(tables.known[0].address, quoted=True)
         statement = exp.select("*").from_(exp.Table(this=place)).where(statement)
     if not isinstance(statement, _READS):
