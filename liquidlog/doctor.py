@@ -51,17 +51,15 @@ from liquidlog.spec.bounds import (
 from liquidlog.spec.schema import Leaf, Path, quote_path
 from liquidlog.spec.text import Summary, alter, render_size, set_properties, unset_properties
 
-# Removes of past commits that removed nothing, and what they left in the table.
-
 _MOST_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """Files (`paths`) that a commit said to remove though they were not live, and what is left.
+    """Removes of a commit, of `paths` that were not live, and the files with their rows.
 
     Version `earlier` had removed them before, None if no version ever had them. `files` are live
-    and hold what either version wrote; `are_doubled` says that both moved the same rows.
+    and were written by either version; `are_doubled` says that both moved the same rows.
     """
 
     version: int
@@ -82,7 +80,7 @@ class Missed:
 
 
 class Histories:
-    """Collects commits in order, and which of their removes missed."""
+    """Collects commits in order, and finds removes of files that were not live."""
 
     def __init__(self, *, is_whole: bool) -> None:
         """Begin without commits; `is_whole` says that the table was empty before the first one."""
@@ -98,7 +96,7 @@ class Histories:
         """Take in the next commit."""
         version = commit.version
         parents: set[int] = set()
-        # Of several removes of a file with different vectors, that with its own vector comes first.
+        # If a file is removed with several vectors, the remove with its own vector comes first.
         unknown = (None, 0)
         removed = sorted(
             set(commit.removed), key=lambda key: self._live.get(key[0], unknown)[0] != key[1]
@@ -139,7 +137,7 @@ class Histories:
                 for first in (version, earlier)
             )
             are_doubled = {version, earlier} <= self._parents.keys()
-            # If nothing is left of one version's files, rows that both moved are there once.
+            # If no file of one version is left, rows that both moved are there once.
             if earlier is None or (later and before if are_doubled else later or before):
                 one = Missed(
                     version=version,
@@ -153,7 +151,7 @@ class Histories:
         return tuple(found)
 
     def _family(self, version: int | None) -> Collection[int]:
-        """Return a version, and all versions that only rewrote files of it or of one of these."""
+        """Return a version, and the versions that rewrote its files, directly or indirectly."""
         family = set() if version is None else {version}
         for rewrite, parents in self._parents.items():
             if not parents.isdisjoint(family):
@@ -186,14 +184,8 @@ def listed(texts: Iterable[str], most: int = _MOST_LISTED) -> str:
     return "; ".join(shown[:most]) + (f"; {rest} more" if rest > 0 else "")
 
 
-# The columns that a workload asks for, and what the log lacks for them.
-
-
-class AskedColumn(NamedTuple):
-    """A column that a workload asks for.
-
-    `share` is its share of queries; `files_without` counts live files without its statistics.
-    """
+class QueriedColumn(NamedTuple):
+    """A column in a workload: its share of queries, and the live files without its statistics."""
 
     leaf: Leaf
     share: float
@@ -201,16 +193,16 @@ class AskedColumn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a workload asks for.
+class Queried:
+    """The columns of a workload's queries.
 
-    `columns` can have bounds, the most asked first. `unlike_share` is the share of queries that ask
-    for no clustering column but for `unlike_columns`; on average they read the share
+    `columns` can have bounds, the most frequent first. `unlike_share` is the share of queries that
+    compare no clustering column but `unlike_columns`; on average they read the share
     `unlike_read_share` of the table's bytes. The conditions in `cannot_prune` rule out no file; the
     predicates in `not_usable` are no condition on the table.
     """
 
-    columns: tuple[AskedColumn, ...]
+    columns: tuple[QueriedColumn, ...]
     unlike_share: float
     unlike_columns: tuple[Path, ...]
     unlike_read_share: float
@@ -222,15 +214,15 @@ class Asked:
         return {"cannot_prune": self.cannot_prune, "not_usable": self.not_usable}
 
 
-def asked_of(
+def queried_of(
     snapshot: Snapshot,
     workload: Workload,
     clustered: Sequence[Path],
     bounds_of: BoundsOf,
     now_ms: int | None,
-) -> Asked:
-    """Return what a workload asks of a table that is clustered by these columns."""
-    # Importing the SQL parser takes a third of a command's start.
+) -> Queried:
+    """Return the columns that a workload queries of a table that is clustered by some columns."""
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.conditions import referenced_leaves_each
     from liquidlog.predicates.matching import answers
 
@@ -255,9 +247,9 @@ def asked_of(
                 unlike |= {leaf.logical: None} if is_unlike else {}
     ranked = sorted(share, key=lambda leaf: -share[leaf])
     bounds = bounds_of(ranked)
-    return Asked(
+    return Queried(
         columns=tuple(
-            AskedColumn(leaf, share[leaf], int(bounds.unknown(number).sum()))
+            QueriedColumn(leaf, share[leaf], int(bounds.unknown(number).sum()))
             for number, leaf in enumerate(ranked)
         ),
         unlike_share=others,
@@ -268,16 +260,13 @@ def asked_of(
     )
 
 
-# The facts that findings come from, and the parts of a finding.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One fault of a table.
 
     `files` counts the files with the fault, None for a fault of the table itself. The `command`
-    that repairs a `fixable` fault is `doctor --fix`, which rewrites no data file. It is None if
-    nothing should be done, or no command of ours does it: `detail` says which.
+    for a `fixable` fault is `doctor --fix`, which rewrites no data file. It is None if `detail`
+    says that nothing should be done, or that no command of ours does it.
     """
 
     name: str
@@ -293,8 +282,8 @@ class Examined:
 
     `bounds` are those of the clustering columns, one entry per live file. If the domain cannot be
     read, `state`, `health` and `verdict` are None, and `domain_problem` says why. `rewritten` marks
-    the files that the verdict takes. `asked` is None without a workload; `workload_source` is where
-    a command finds it. `missed` are past removes that removed nothing; `not_removed` maps live
+    the files that the verdict takes. `queried` is None without a workload; `workload_source` is its
+    address in commands. `missed` are past removes that removed nothing; `not_removed` maps live
     files to a version that removed them with another vector only.
     """
 
@@ -309,7 +298,7 @@ class Examined:
     wrong_properties: Mapping[str, str] = field(default_factory=dict)
     verdict: Verdict | None = None
     rewritten: Mask | None = None
-    asked: Asked | None = None
+    queried: Queried | None = None
     workload_source: str | None = None
     refused_dates: tuple[str, ...] = ()
     missed: tuple[Missed, ...] = ()
@@ -320,12 +309,12 @@ class Examined:
 class Diagnosis(Summary):
     """All findings of a table, and the verdict on its layout.
 
-    `verdict` is None if the clustering columns cannot be read, `asked` without a workload.
+    `verdict` is None if the clustering columns cannot be read, `queried` without a workload.
     """
 
     findings: tuple[Finding, ...]
     verdict: Verdict | None
-    asked: Asked | None = None
+    queried: Queried | None = None
 
     def _facts(self) -> Mapping[str, object]:
         verdict = {} if self.verdict is None else {"verdict": self.verdict.sentence}
@@ -349,10 +338,10 @@ def _fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = Non
 def _by_rewrite(
     examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
 ) -> Finding:
-    """Return a finding about files that only a rewrite changes: a mask, or `count` of them.
+    """Return a finding about files in a mask, or `count` of them, that only a rewrite changes.
 
-    Its command is the rewrite that is worth it, if that takes some of these files. Else it has
-    none, and `detail` says why the files are left alone.
+    Its command is the rewrite that is worth it, if that takes some of these files; otherwise
+    `detail` says why the files are left alone.
     """
     verdict, rewritten = examined.verdict, examined.rewritten
     command = None
@@ -373,20 +362,14 @@ def _by_rewrite(
     )
 
 
-# Findings about the layout, with the command of the rewrite that is worth it.
-
 SMALL_FILE_BYTES: Final = 1 << 20
 """For a smaller file, a query waits longer for the first byte than for all others."""
-
 _FEWEST_SMALL: Final = 8
 """Fewer small files are no finding."""
-
 _MATTERS: Final = 0.1
 """The least share of queries that makes their column a finding."""
-
 _READS_MUCH: Final = 0.5
 """The least share of bytes that queries must read for their columns to be a finding."""
-
 _MOST_COLUMNS: Final = 5
 
 
@@ -484,9 +467,9 @@ def _over_deleted(examined: Examined) -> Iterator[Finding]:
     )
 
 
-def _asked(examined: Examined) -> Iterator[Finding]:
-    asked, snapshot, state = examined.asked, examined.snapshot, examined.state
-    if asked is None or state is None:
+def _queried(examined: Examined) -> Iterator[Finding]:
+    queried, snapshot, state = examined.queried, examined.snapshot, examined.state
+    if queried is None or state is None:
         return
     own = {column.logical for column in state.columns}
     indexed = {
@@ -494,7 +477,7 @@ def _asked(examined: Examined) -> Iterator[Finding]:
     }
     lacking = [
         one
-        for one in asked.columns
+        for one in queried.columns
         if one.files_without and one.leaf.logical not in own and one.share >= _MATTERS
     ]
     if lacking:
@@ -513,20 +496,20 @@ def _asked(examined: Examined) -> Iterator[Finding]:
             command=_indexing(snapshot, outside) if outside else None,
             files=files,
         )
-    if own and is_unlike(asked):
-        named = _listed([quote_path(path) for path in asked.unlike_columns])
-        columns, read = named or "no column with bounds", f"{asked.unlike_read_share:.0%}"
+    if own and is_unlike(queried):
+        named = _listed([quote_path(path) for path in queried.unlike_columns])
+        columns, read = named or "no column with bounds", f"{queried.unlike_read_share:.0%}"
         yield Finding(
             name="layout-unlike-workload",
-            detail=f"{asked.unlike_share:.0%} of the queries ask for {columns} and for none of the"
+            detail=f"{queried.unlike_share:.0%} of the queries compare {columns} and none of the"
             f" clustering columns, and read {read} of the bytes",
             command=_advise(examined),
         )
 
 
-def is_unlike(asked: Asked) -> bool:
-    """Return whether many queries ask for no clustering column and read much."""
-    return asked.unlike_share >= _MATTERS and asked.unlike_read_share >= _READS_MUCH
+def is_unlike(queried: Queried) -> bool:
+    """Return whether many queries compare no clustering column and read much."""
+    return queried.unlike_share >= _MATTERS and queried.unlike_read_share >= _READS_MUCH
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -553,14 +536,14 @@ _MOST_FILES: Final = 20
 
 
 def findings(examined: Examined) -> tuple[Finding, ...]:
-    """Return all faults; a fault whose repair also resolves others comes before these."""
+    """Return all faults; a fault comes first if its repair also resolves others."""
     found = [*_history_findings(examined), *_domain_findings(examined)]
     found += _property_findings(examined)
     if examined.state is not None and examined.state.columns:
         found += _statistics_findings(examined, examined.state.columns)
         found += _tag_findings(examined, examined.state.columns)
     if examined.state is not None:
-        for rule in (_columns, _clustered, _small, _over_deleted, _asked):
+        for rule in (_columns, _clustered, _small, _over_deleted, _queried):
             found += rule(examined)
     return tuple(found)
 
@@ -583,7 +566,7 @@ def with_cut_bounds(
 
 
 def _history_findings(examined: Examined) -> Iterator[Finding]:
-    """Yield what writers broke because they missed each other's commits or vectors."""
+    """Yield faults of writers that ignored each other's commits or vectors."""
     for name, are_doubled in (("doubled-rows", True), ("removed-unknown-files", False)):
         missed = [one for one in examined.missed if one.are_doubled is are_doubled]
         if missed:
@@ -757,22 +740,19 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
 
 
 OPERATION: Final = "REPAIR"
-
 NOTHING_LEFT: Final = Change(operation=OPERATION, parameters={}, actions=())
 """No repair: other commits have meanwhile removed every file to repair."""
-
 _SECTIONS: Final = ("minValues", "maxValues", "nullCount")
 _NUM_RECORDS: Final = "numRecords"
 _TIGHT: Final = "tightBounds"
 
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
-
 Document = dict[str, Any]
 
 
 def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
-    """Return the change that replaces a broken domain, by an empty one without columns."""
+    """Return the change that replaces a broken domain by one with these columns, or none."""
     return Change(
         operation=OPERATION,
         parameters={
@@ -803,9 +783,8 @@ def with_statistics(
 ) -> tuple[CopiedAdd, ...]:
     """Return the adds of changed `files` with more statistics from `found`, by decoded path.
 
-    `replaces` says whether to replace statistics in the log, and `tight_bounds` whether the table's
-    record if bounds are exact. As `found` covers physical rows, those of a file with deleted rows
-    are not exact.
+    `replaces` also replaces statistics in the log; with `tight_bounds`, statistics record whether
+    they are exact. In a file with deleted rows they are not, since `found` is of physical rows.
     """
     deleted = files["deletion_vector"].combine_chunks().is_valid().to_pylist()
     paths = (files["path"].to_pylist(), decoded_paths(files).to_pylist())

@@ -1,18 +1,14 @@
 """The Spark executor, plan in, result out; DataFrames written to tables; SQL on a session.
 
-The names below are loaded on first use: without pyspark the package can still be imported, and
-`liquidspark.session` says what is missing.
+The names below are loaded on first use, so the package can be imported without pyspark.
 
-- `executor` plan to result, group by group; the tasks of a group, or of several, as Spark jobs,
-  named, counted and stopped; what each task is sent, functions over batches
-- `arriving` rows of a DataFrame instead of inputs: tasks that sample, place and write them;
-  `frames` append and overwrite, rows aligned with the table, the jobs, and rows of a table as a
-  DataFrame; `streaming` batch by batch
-- `session` Spark, started quietly, with our settings, and what differs between its versions;
-  `probing` whether workers can do it, asked first
+- `executor` plan to result, group by group: the tasks of a group as Spark jobs, and their requests
+- `frames` append, overwrite and read as jobs; `arriving` the tasks that sample, place and write
+  rows of a DataFrame; `streaming` appends of micro-batches
+- `session` Spark sessions with our settings, and the differences between versions of Spark
+- `probing` checks of the driver and the workers before a rewrite
 - `cli` the entry point, `__main__` the program for spark-submit
-- `tables` DeltaTable with Delta's names, names in the catalog, answers as DataFrames; SQL on a
-  session
+- `tables` DeltaTable with Delta's names, and SQL on a session
 """
 
 import logging

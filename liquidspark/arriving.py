@@ -1,11 +1,11 @@
-"""Write the rows of a DataFrame instead of the rows of inputs: sample, place and write them.
+"""Tasks that sample, place and write the rows of a DataFrame.
 
-A task gets the batches of a partition: the table's columns, in order and by name, then one boolean
-column per check. The partitions of a partitioned table are collected before the first file is
-written, in a pass over their columns: a run must have noted the directories of its files.
+A task gets the batches of a Spark partition: the table's columns, then one boolean column per
+check. The directories of a partitioned table are collected in a pass before the first file is
+written, since a run must have noted the directories of its files.
 
-The number of a partition's rows is unknown until its last row. So the sampling pass keeps the rows
-with the least hash of (partition, row): over all partitions, an even sample, always the same.
+The sampling pass keeps the rows with the least hash of (partition, row number), because the number
+of rows is unknown until the last one. Over all partitions this is an even sample, always the same.
 """
 
 from collections import deque
@@ -41,14 +41,11 @@ from liquidlog.spec.schema import StructType, leaves, schema_json
 from liquidspark.executor import Batches
 
 _HELD_SHARE: Final = 2
-"""A slice's share of memory that rows gather up to: dividing them by slice holds them twice."""
-
+"""Rows take up to half the memory of a slice, since dividing them by slice holds them twice."""
 MOST_OPEN: Final = 4
 """The most partition files that a task writes at a time; with more, Spark sorts its rows first."""
-
 _ROWS: Final = "\x00rows"
 """A Delta column cannot have this name."""
-
 _SHOWN: Final = 200
 _PARTITION_BITS: Final = np.uint64(40)
 _MIX: Final = (
@@ -62,13 +59,13 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """How tasks read rows that come as batches; `checks` names the conditions on rows."""
+    """Reads rows from batches; `checks` names the conditions on rows."""
 
     work: WritingWork
     checks: tuple[str, ...] = ()
 
     def tables(self, batches: Batches) -> Iterator[pa.Table]:
-        """Yield rows with physical names as the table's files have them, some slices at a time."""
+        """Yield rows with the columns of the table's files, some slices at a time."""
         held: list[pa.Table] = []
         held_bytes = 0
         for table in self._conformed(batches):
@@ -107,7 +104,7 @@ class Arriving:
                 row = batch.slice(position, 1).select(range(columns)).to_pylist()[0]
                 values = ", ".join(f"{name}: {value}" for name, value in row.items())
                 raise ExecutorError(
-                    f"{what} is not true of {violated} of {batch.num_rows} rows that came together,"
+                    f"{what} is not true of {violated} of {batch.num_rows} rows of a batch,"
                     f" such as {values[:_SHOWN]}"
                 )
 
@@ -201,7 +198,7 @@ def even_sample(surveys: Sequence[Survey], most: int) -> list[Survey]:
 
 
 def row_width(arriving: Arriving, most: int, batches: Batches) -> float | None:
-    """Return the stored bytes of a row by a partition's first rows; None if it has no rows."""
+    """Return the mean stored bytes of a partition's first rows, None if it has no rows."""
     tables = list(arriving.tables(_first_rows(batches, most)))
     if not tables:
         return None
@@ -230,8 +227,8 @@ class ArrivingTasks(MapSide):
         deque(batches, maxlen=0)
 
     def _rows(self, number: int, batches: Batches) -> Iterator[tuple[pa.Table, int]]:
-        # A source that gives other rows than it gave the sampling pass repeats ordinals, which only
-        # order equal keys.
+        # If the rows differ from those of the sampling pass, ordinals repeat: they only order
+        # equal keys.
         ordinal = self.firsts.get(number, 0)
         for table in self.arriving.tables(batches):
             following = ordinal + len(table)
@@ -241,7 +238,7 @@ class ArrivingTasks(MapSide):
 
 
 def write_whole(arriving: Arriving, sample_rows: int, batches: Batches) -> TaskFacts:
-    """Lay out and write all rows in one task, if they fit into its memory."""
+    """Lay out and write all rows in one task."""
     work, proofs = arriving.work, TaskProofs()
     with proofs.whole.running():
         held = list(proofs.reading.each(arriving.tables(batches)))
@@ -264,14 +261,14 @@ def write_plainly(
     max_file_bytes: int,
     batches: Batches,
 ) -> TaskFacts:
-    """Write rows as they come, to files of their partitions, which must be in `directories`."""
+    """Write rows in their order, to files of their partitions, which must be in `directories`."""
 
     def admit(found: list[str]) -> None:
         unknown = set(found) - directories
         if unknown:
             raise ExecutorError(
-                f"the DataFrame has rows for {min(unknown)}, and had none when it was asked for its"
-                " partitions: write one that gives the same rows twice"
+                f"the DataFrame has rows for {min(unknown)}, and had none when its partitions were"
+                " listed: write one that gives the same rows twice"
             )
 
     with ArrivingFiles(
@@ -287,11 +284,9 @@ def write_plainly(
 
 
 def fact_batches(
-    work: WritingWork,
-    write: Callable[[Batches], TaskFacts],
-    batches: Batches,
+    work: WritingWork, write: Callable[[Batches], TaskFacts], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Yield one row of facts about what a task writes of its batches, or of its failure."""
+    """Yield one row of facts about the files that a task writes, or about its failure."""
     try:
         require_running(work)
         facts = write(batches)

@@ -1,7 +1,7 @@
 """The executor: rewrites the groups of a ClusteringPlan and returns facts about each of them.
 
-As many groups run beside each other as keep the cluster busy. Each is reported as it finishes,
-whatever the order, so that it can be committed at once. Nothing here reads or writes the log.
+As many groups run at the same time as keep the cluster busy. Each is reported as it finishes, so
+that it can be committed at once. Nothing here reads or writes the log.
 """
 
 import os
@@ -85,20 +85,19 @@ from liquidspark.session import (
 if TYPE_CHECKING:
     from pyspark import SparkContext, SparkJobInfo
 
-# Functions over the batches of a frame's partitions, and how each task gets its request
+# Functions over batches, and the requests of tasks
 #
-# A function travels whole to every task of a job, so a task's request is a row of a DataFrame.
-# Small requests travel with the function instead, which saves a stage.
+# A function travels to every task of a job, so a task's request is a row of a DataFrame. Small
+# requests travel with the function instead, which saves a stage.
 #
 # Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n.
-# `partition_values` finds for each partition a value that lands there; that works in every version
-# of Spark and over Spark Connect.
+# `partition_values` finds a value for each partition, in every version of Spark and over Connect.
 
 Batches: TypeAlias = Iterable[pa.RecordBatch]
 Made = TypeVar("Made")
 
 TaskFunction = Callable[[int, Any], Iterator[Made]]
-"""(number of the task, its request) -> what it yields."""
+"""(number of the task, its request) -> results."""
 
 
 class BatchFunction(Protocol):
@@ -119,7 +118,7 @@ class _Prepared:
 
 
 def map_batches(frame: DataFrame, function: BatchFunction, schema: str | StructType) -> DataFrame:
-    """Return what a function makes of a frame's batches; Spark calls it once per task."""
+    """Return the frame of a function over a frame's batches; Spark calls it once per task."""
     return frame.mapInArrow(_Prepared(function).__call__, schema)
 
 
@@ -133,7 +132,7 @@ _ANSWER_SCHEMA: Final = "answer binary, failure binary"
 def answer_batches(
     work: WritingWork, ask: Callable[[Batches], object], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the answer of a task about its batches, or its failure; nothing for the answer None."""
+    """Yield the answer of a task, unless it is None, or its failure."""
     answer, failure = None, None
     try:
         found = ask(batches)
@@ -154,7 +153,7 @@ def answers_of(
     *,
     most: int | None = None,
 ) -> tuple[list[Any], TaskFacts | None]:
-    """Return the answers of tasks about their batches, at most `most`, or their failures."""
+    """Return the answers of tasks, at most `most`, or their failures."""
     mapped = map_batches(frame, partial(answer_batches, work, ask), _ANSWER_SCHEMA)
     rows = (mapped if most is None else mapped.limit(most)).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
@@ -257,10 +256,9 @@ def _rotate(words: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
     return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
 
 
-# The tasks of groups as Spark jobs, and any function as tasks
+# The tasks of groups as Spark jobs
 #
-# `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
-# travels with the function. So only numbers are Spark rows until the table's rows move.
+# `spark.range(n)` with n partitions gives n tasks, each with its number.
 
 T = TypeVar("T")
 
@@ -271,7 +269,7 @@ _RANGE: Final = 1 << 16
 
 
 class TaskSlots(Slots):
-    """Measures how many tasks the cluster runs at a time, again twice a minute: it may grow."""
+    """The number of tasks that the cluster runs at a time, measured twice a minute: it may grow."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(task_slots(spark))
@@ -291,7 +289,7 @@ class TaskSlots(Slots):
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Return how many tasks the session's cluster runs at a time, at least 1."""
+    """Return the number of tasks that the session's cluster runs at a time, at least 1."""
     try:
         context = context_of(spark)
         cores = _partitions(spark) if context is None else int(context.defaultParallelism)
@@ -312,7 +310,7 @@ _DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine(Engine):
-    """Runs the tasks of one group on a session, in jobs under a name of its own."""
+    """Runs the tasks of one group on a session, as jobs with an own name."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
@@ -382,7 +380,7 @@ PieceFunction = Callable[[Batches], Iterator[Piece]]
 def shuffled(
     frame: DataFrame, reading: PieceFunction, work: WritingWork, route: Route
 ) -> TaskFacts:
-    """Send the pieces that a function makes of a frame to the tasks that write them."""
+    """Return facts about the files that tasks write of the pieces of a frame."""
     pieces = map_batches(frame, partial(_sent, reading), SHUFFLE_SCHEMA)
     moved = pieces.repartition(route.tasks, "target")
     if route.in_two_steps:
@@ -482,14 +480,8 @@ def execute(
 ) -> RewriteResult:
     """Rewrite the plan's groups and return the facts about all of them, in group order.
 
-    Args:
-        spark: As for `execute_groups`.
-        plan: What to rewrite.
-        groups: As for `execute_groups`.
-        on_group: Called with each group when it finishes or fails.
-        progress: As for `execute_groups`.
-        options: As for `execute_groups`.
-        storage_options: As for `execute_groups`.
+    `on_group` is called with each group when it finishes or fails. The other arguments are those of
+    `execute_groups`.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -561,12 +553,12 @@ def execute_groups(
             environment says. A callable that returns options is asked here, before each job.
         cancelled: Returns why groups need not be rewritten, by id; `Table.watch` returns one. It is
             called a few times a second, while the caller waits for an outcome.
-        verb: What the markers of the runs say that this process does.
+        verb: The name of this process's work in the markers of the runs.
 
     Raises:
         UsageError: If the plan has no such group.
-        ExecutorError: If the plan asks for something this executor cannot do, the driver or
-            the workers lack what it needs, or the session ends.
+        ExecutorError: If this executor cannot execute the plan, the driver or the workers lack
+            something, or the session ends.
     """
     runs = runs_of(plan, groups, options=options, storage=storage_options, verb=verb)
     if not runs:

@@ -1,10 +1,9 @@
-"""DataFrames of tables: append rows, replace those that a condition names, and read them.
+"""DataFrames of tables: append rows, replace rows that match a condition, and read rows.
 
 This needs no jars of Delta: tasks of this package read and write the files, in the layout of the
-table's clustering columns, and the log layer commits them.
-
-The sampling pass evaluates the clustering columns of the DataFrame, the main pass all of it: the
-rows that this reads are proved to be in the files, whatever the sample was.
+table's clustering columns, and the log layer commits them. The sampling pass evaluates the
+clustering columns of the DataFrame, the main pass all columns: its rows are proved to be in the
+files.
 """
 
 import json
@@ -135,16 +134,11 @@ _LEAST_KEPT: Final = 4_096
 _CHECK_COLUMN: Final = "\x00check "
 _STORED_COLUMN: Final = "\x00stored "
 """A Delta column can have neither name."""
-
 _KEPT_SLICE_BYTES: Final = 8 << 20
-
 _NO_RUN: Final = "0" * 12
-
 _PADDED_ON_READ: Final = "spark.sql.readSideCharPadding"
 _AS_STRING: Final = "spark.sql.legacy.charVarcharAsString"
-
 _NESTED: Final = (StructType, ArrayType, MapType)
-
 _NAMES: Final[Mapping[str, str]] = {
     "long": "BIGINT",
     "integer": "INT",
@@ -165,27 +159,27 @@ def append(
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: OptionsSource | None = None,
 ) -> Written:
-    """Append the rows of a DataFrame in one commit, and return what that did.
+    """Append the rows of a DataFrame in one commit; return the version, files and rows.
 
     With `cluster`, the files are one cube of the table's clustering columns: rows are sampled,
-    placed along the curve and sorted, as a rewrite does it. Without, rows go to files as they come.
-    Columns are matched by name. Those that the DataFrame lacks get their generating expression,
-    their default, or null. CHECK constraints, NOT NULL and the lengths of char and varchar hold for
-    every row, or nothing is committed. Without rows there is no commit.
+    placed along the curve and sorted, as in a rewrite. Otherwise rows are written in their order.
+    Columns are matched by name. Missing columns get their generating expression, their default, or
+    null. CHECK constraints, NOT NULL and the lengths of char and varchar hold for every row, or
+    nothing is committed. Without rows there is no commit.
 
     Args:
         df: A DataFrame of a classic or Connect session whose workers can import this package. It is
             evaluated twice, if rows are clustered.
         table: The table, or its address.
         cluster: Whether rows are placed by the table's clustering columns.
-        max_file_size: Of the files; None for what the table remembers, else 128 MiB.
+        max_file_size: The size of the files; None for the table's property, else 128 MiB.
         merge_schema: Whether columns that the table lacks are added to it.
         txn: (application id, version): the commit sets this transaction, and if the table has this
             version or a later one, nothing is written. So an append can be repeated safely.
-        blind: Whether the rows were made without a look at the table. The log has it
+        blind: Whether the rows were made without reading the table. It goes to the log
             (`isBlindAppend`), and Delta Spark lets changes of other rows go on beside a blind
-            append. None for True if the DataFrame's plan shows that it reads none of the table's
-            files, else False: rows of Python, RDDs, caches, streams and Connect show nothing.
+            append. If it is None, an append is blind if the DataFrame's plan shows that it reads
+            none of the table's files; rows of Python, RDDs, caches, streams and Connect do not.
         options: How the work is divided.
         storage_options: Open the table's files, if `table` is an address.
 
@@ -193,9 +187,9 @@ def append(
         SchemaMismatchError: If the DataFrame does not fit the table's schema; has every problem.
         UsageError: If the table has no clustering columns to cluster by, or an argument is wrong.
         UnsupportedFeatureError: If the table requires more of a writer than we do.
-        ExecutorError: If rows violate what the table asks of them, or a job failed; nothing was
-            committed, and no file is left.
-        CommitConflictError: If the table changed meanwhile such that the rows do not fit it.
+        ExecutorError: If rows violate a rule of the table, or a job failed; nothing was committed,
+            and no file is left.
+        CommitConflictError: If the table changed meanwhile so that the rows do not fit it.
         CommitStateUnknownError: If the commit may or may not have landed.
     """
     opened = opened_table(table, storage_options)
@@ -217,32 +211,20 @@ def overwrite(
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: OptionsSource | None = None,
 ) -> Written:
-    """Put the rows of a DataFrame in place of those of which `where` is true, in one commit.
+    """Replace the rows that match the condition `where` by the rows of a DataFrame, in one commit.
 
-    `where` is a condition in SQL, "true" for all rows. It must be true of every row of the
-    DataFrame. Files of which statistics prove that it is true for all rows are removed; files of
-    which it may be true for some are rewritten, their other rows with the new ones. Rows that
-    others add meanwhile and that `where` may be true of are a conflict: after the commit, the rows
-    of which it is true are those of the DataFrame.
-
-    Args:
-        df: As for `append`.
-        table: The table, or its address.
-        where: Which rows are replaced.
-        cluster: As for `append`.
-        max_file_size: As for `append`.
-        merge_schema: As for `append`.
-        txn: As for `append`.
-        options: As for `append`.
-        storage_options: As for `append`.
+    `where` is a condition in SQL, "true" for all rows; every row of the DataFrame must match it.
+    Files are removed if statistics prove that all their rows match. Files are rewritten if some
+    rows may match: their other rows are written with the new ones. It is a conflict if others add
+    rows meanwhile that may match. The other arguments are those of `append`.
 
     Raises:
         SchemaMismatchError: If the DataFrame does not fit the table's schema; has every problem.
         UsageError: If `where` cannot be used, or rows would have to move that cannot, as the table
             records changes or row ids; or as for `append`.
         UnsupportedFeatureError: If the table requires more of a writer than we do.
-        ExecutorError: If rows violate what the table asks of them, or a job failed; nothing was
-            committed, and no file is left.
+        ExecutorError: If rows violate a rule of the table, or a job failed; nothing was committed,
+            and no file is left.
         CommitConflictError: If rows to replace came, went or changed meanwhile.
         CommitStateUnknownError: If the commit may or may not have landed.
     """
@@ -288,9 +270,6 @@ def _write(
     return table.commit_write(plan, result, txn=txn, blind=is_blind)
 
 
-# A DataFrame's rows as those of a table, in Spark's SQL, with the rows that stay of its files
-
-
 def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
@@ -317,7 +296,7 @@ def frame_schema(frame: DataFrame) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Columns that Spark's readers change: they pad texts of char(n) with spaces to n characters.
+    """Columns of char(n), which Spark's readers pad with spaces to n characters.
 
     Metadata makes Spark pad literals compared with them. Source: Spark, ApplyCharTypePadding.
     """
@@ -343,7 +322,7 @@ class Padding:
         return rows.select(*(self.columns.get(name, col(quoted(name))) for name in rows.columns))
 
     def judged(self, rows: DataFrame, judge: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        """Return what `judge` makes of rows as Spark reads them, with their texts unpadded."""
+        """Return the rows that `judge` returns for padded rows, with their texts unpadded."""
         if not self.columns:
             return judge(rows)
         stored = {name: f"{_STORED_COLUMN}{name}" for name in self.columns}
@@ -399,7 +378,7 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
         f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
         for number, check in enumerate(plan.checks)
     ]
-    # Constraints judge rows as they come, the condition judges rows as Spark reads them.
+    # Constraints judge rows unpadded, the condition judges rows as Spark reads them.
     conditions = [] if plan.where is None else [checks.pop()]
     padding = Padding.of(frame.sparkSession, schema)
     try:
@@ -407,29 +386,26 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
         rows = rows.selectExpr(*map(quoted, wanted), *checks)
         if conditions:
             rows = padding.judged(rows, lambda these: these.selectExpr("*", *conditions))
-        _ = rows.schema  # which Spark Connect finds out only now
+        _ = rows.schema  # Spark Connect checks expressions only now
     except PySparkException as error:
         raise UsageError(
-            f"Spark cannot evaluate what the table asks of its rows: {failure_reason(error)}"
+            f"Spark cannot evaluate an expression of the table: {failure_reason(error)}"
         ) from error
     return rows
 
 
 def _conformed(arriving: Arriving, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a DataFrame whose structs differ as rows under the table's names."""
+    """Yield the rows of a DataFrame with the table's names, also in structs."""
     for table in arriving.tables(batches):
         yield from _logical(table.columns, arriving.work.table_schema)
-
-
-def _physical_names(schema: StructType) -> list[str]:
-    return [one.physical_name for one in without_void(schema).fields]
 
 
 def _logical(
     given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
 ) -> list[pa.RecordBatch]:
-    logical = arrow_schema(without_void(schema))
-    table = pa.table(list(given), names=_physical_names(schema))
+    stored = without_void(schema)
+    logical = arrow_schema(stored)
+    table = pa.table(list(given), names=[one.physical_name for one in stored.fields])
     columns = map(with_names_of, decoded(table).columns, logical.types)
     batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
     return batches
@@ -484,8 +460,8 @@ class FrameRun:
 
     @contextmanager
     def _jobs(self) -> Iterator[None]:
-        """Context manager: gives jobs of this thread a tag, by which an interrupt cancels them."""
-        # A job group would replace the caller's, by which a stopped query cancels its jobs.
+        """Context manager: tags the jobs of this thread, so that an interrupt can cancel them."""
+        # A job group would replace the caller's group, which a stopped query uses to cancel jobs.
         tag = f"liquidspark-{self.token}"
         with tagged(self.spark, tag):
             # Without bounded bytes, one number bounds rows of data and pieces, which are large.
@@ -543,7 +519,7 @@ class FrameRun:
         """Return the run with the directories of its rows' partitions."""
         parting = Parting.of(self.plan, self.token)
         names = [quoted(one.name) for one in parting.fields]
-        # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
+        # Without DISTINCT, since -0.0 and 0.0 are one value to Spark.
         keys = self.frame.selectExpr(*names)
 
         def listed(work: WritingWork) -> tuple[list[set[str]], TaskFacts | None]:
@@ -616,7 +592,7 @@ def write_frame(
     storage: StorageOptions,
     options: ExecutorOptions,
 ) -> WriteResult:
-    """Write a DataFrame's rows for a plan, with the rows that stay of files to rewrite."""
+    """Write a DataFrame's rows for a plan, and the other rows of files to rewrite."""
     spark = frame.sparkSession
     rows = aligned(frame, plan)
     if len(plan.rewritten):
@@ -625,16 +601,16 @@ def write_frame(
     return (run.parted() if plan.partition_columns else run).execute()
 
 
-# Rows of a table as a DataFrame: files to tasks of Spark's Python workers, rows to batches
+# Rows of a table as a DataFrame: Spark's Python workers read the files
 
 _TASK_BYTES: Final = 32 << 20
+"""The stored bytes that a task reads on average."""
 _MOST_TASK_BYTES: Final = 48 << 20
 _FILE_COST_BYTES: Final = 1 << 20
-"""A task reads about and at most so many stored bytes; opening a file counts as the last."""
-
+"""The stored bytes that opening a file counts as."""
 _HELD_BYTES: Final = 64 << 20
 _BATCH_ROWS: Final = 1 << 15
-"""Rows in memory are read so many bytes, and given to Spark so many rows, at a time."""
+"""The rows that Spark gets at a time."""
 
 
 def read(
@@ -649,21 +625,20 @@ def read(
     """Return the rows of a table at one version as a DataFrame, without Delta's jars.
 
     Python workers read the files: deletion vectors, column mapping and partition values are
-    applied, texts of CHAR padded as Spark pads them, and every value is read exactly, or the job
-    fails. All values of the columns that are read pass from Python to the JVM. Which files are
-    read is settled here; conditions that the DataFrame is given later filter rows, and open as
-    many files.
+    applied, texts of CHAR padded as in Spark, and every value is read exactly, or the job fails.
+    All values of the columns that are read pass from Python to the JVM. `where` decides which files
+    are read; later conditions on the DataFrame only filter rows.
 
     Args:
         spark: A classic or Connect session. The Python of its workers must be able to import this
             package.
         table: The table, or its address.
-        where: Only rows of which this condition on the columns read is true. Files that cannot
-            have any are not opened.
+        where: A condition on the columns read; only rows that match it are returned. Files without
+            such rows are not read.
         columns: Top-level columns to read, in their order; all if None.
         version: The newest version, or that of an opened table, if None.
-        storage_options: Open the table's files, if `table` is an address. What a callable returns
-            now is used as long as the DataFrame is.
+        storage_options: Open the table's files, if `table` is an address. A callable is called now
+            and not again.
 
     Raises:
         UsageError: If `where` cannot be used, the table lacks a column, or Spark a type.
@@ -700,7 +675,7 @@ def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
 def _rows(
     reader: TableRows, schema: SparkStruct, _: int, parts: tuple[FilePart, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the parts of files that a task is sent, in Spark's types."""
+    """Yield the rows in a task's parts of files, in Spark's types."""
     wanted = spark_arrow_schema(schema)
     for part in parts:
         for table in reader.read(part):
@@ -712,10 +687,10 @@ def _rows(
 def _read_by_tasks(
     spark: SparkSession, plan: ReadPlan, schema: SparkStruct, storage: StorageOptions
 ) -> DataFrame:
-    """Return what tasks read of a plan's files, a frame that Spark never takes for a small one."""
+    """Return the rows of a plan's files, in a frame that Spark never broadcasts."""
     reader = TableRows.of_plan(plan, schema.names, storage=storage.fresh(), max_bytes=_HELD_BYTES)
     task, parts = partial(_rows, reader, schema), [*_of_tasks(_parts(plan))]
-    # Spark would broadcast a small one to join it. It takes an RDD of Python to be large.
+    # Spark would broadcast a small frame to join it, but takes an RDD of Python to be large.
     if not parts:
         return spark.createDataFrame([], schema)
     context = context_of(spark)

@@ -1,10 +1,8 @@
-"""Probing: checks that a rewrite can work where it will run, before Spark does any work on it.
+"""Probing: checks of the driver and the workers before a rewrite.
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
-input (`rewriting.source`).
-
-The worker's part, `probe_task`, travels by value, as workers may lack this package. So it and the
-functions that it calls use only what every Python has.
+input (`rewriting.source`). The worker's part, `probe_task`, travels by value, as workers may lack
+this package. So it and the functions that it calls use only the standard library.
 """
 
 import json
@@ -54,7 +52,7 @@ _shipping: Final = Lock()
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's description of itself, the import that failed, the problem with the storage."""
+    """A worker's description, the import that failed, and the problem with the storage."""
 
     host: str
     executable: str
@@ -86,7 +84,7 @@ def require_ready(
         own = setting_of(spark, f"spark.executorEnv.{OWN_WORKERS}") is not None
         if context is not None and own and (context.master or "").startswith("local"):
             workers = max(1, min(tasks, int(context.defaultParallelism)))
-        answer = _asked(spark, workers, tuple(least), {**table, "token": new_token()})
+        answer = _probed(spark, workers, tuple(least), {**table, "token": new_token()})
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
     # If the driver cannot read the file either, the workers are not to blame: its group will fail.
@@ -118,7 +116,7 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
 
 
 def memory_problem(setting: Callable[[str], str | None]) -> str | None:
-    """Return why a Python worker does not fit into its executor, None if it does or it is unknown.
+    """Return why a Python worker does not fit into its executor, None if it may fit.
 
     Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
     """
@@ -175,7 +173,7 @@ def _mib(text: str | None) -> int | None:
 
 
 def start_problem(error: BaseException) -> str:
-    """Return one sentence for the error with which Spark did not run the probe."""
+    """Return one sentence for an error of Spark instead of the worker's answer."""
     text = str(error)
     if versions := _VERSIONS_DIFFER.search(text):
         major, minor, wanted = versions.groups()
@@ -205,7 +203,7 @@ def least_versions() -> dict[str, str]:
     return versions | {match[1]: match[2] for match in found if match}
 
 
-def _asked(
+def _probed(
     spark: SparkSession, workers: int, packages: tuple[str, ...], table: Mapping[str, Any]
 ) -> WorkerAnswer:
     """Return the answer of one worker; the others import what they will need."""

@@ -3,9 +3,9 @@
 A session started here is local, sized for one machine, and stopped by its opener. If a master is
 named, it must answer within seconds; Spark itself would wait for minutes.
 
-Several rewrites may apply settings to one session, from several threads. A setting has the value of
-the rewrite that applied it last; when the last of them ends, the session gets its earlier value
-back. A value that somebody else sets meanwhile stays, and a later rewrite restores it.
+Rewrites in several threads may apply settings to one session. A setting has the value of the
+rewrite that applied it last; when the last rewrite ends, the session gets the earlier value back. A
+value that somebody else sets meanwhile stays.
 """
 
 import os
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# What differs between the versions of PySpark, 3.5 to 4.3, and between classic and Connect.
+# Differences between versions of PySpark, 3.5 to 4.3, and between classic and Connect.
 
 OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
 """Marks the workers of a session that was started here: they run only our tasks."""
@@ -75,7 +75,7 @@ def cancel_tagged(spark: "SparkSession", tag: str) -> None:
 
 
 def reads_nothing_below(frame: "DataFrame", place: str) -> bool:
-    """Return whether a plan shows all that it reads, files and numbers, and none at an address."""
+    """Return whether a plan shows everything that it reads, and reads no file below an address."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -103,13 +103,13 @@ def _is_apart(leaf: Any, place: str) -> bool:  # noqa: ANN401  an object of the 
 
 
 def require_frame(value: object, *, argument: str) -> None:
-    """Refuse a value that is no DataFrame; before 4.0, Connect's share no class with the others."""
+    """Refuse a value that is no DataFrame; before 4.0, those of Connect have another class."""
     if not all(hasattr(type(value), name) for name in ("sparkSession", "mapInArrow")):
         refuse(argument, "a DataFrame", value)
 
 
 def has_setting(spark: "SparkSession", name: str) -> bool:
-    """Return whether a setting has a value, set or by default."""
+    """Return whether a setting has a value, also by default."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -121,7 +121,7 @@ def has_setting(spark: "SparkSession", name: str) -> bool:
 
 
 def setting_of(spark: "SparkSession", name: str) -> str | None:
-    """Return the value of a setting; None if it has none, or if the session does not say."""
+    """Return the value of a setting, None without one or if the session gives none."""
     try:
         value: str | None = spark.conf.get(name, None)
     except Exception:  # noqa: BLE001  whatever a server raises
@@ -131,7 +131,7 @@ def setting_of(spark: "SparkSession", name: str) -> str | None:
 
 @contextmanager
 def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """Context manager: a session with the settings and files of another, or that one itself."""
+    """Context manager: a copy of a session, or the session itself if it cannot be copied."""
     # Connect's client of PySpark 4.0 cannot copy one. Source: Spark, SparkSession.cloneSession.
     given: Any = spark
     context, copy = context_of(spark), None
@@ -150,7 +150,7 @@ def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
 
 
 def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFrame":
-    """Return Arrow rows as a DataFrame; `schema` is theirs in Spark's words."""
+    """Return Arrow rows as a DataFrame; `schema` is their schema as Spark writes it."""
     if int(spark.version.partition(".")[0]) >= _FIRST_WITH_ARROW:
         return spark.createDataFrame(rows)
     columns: list[list[Any]] = [column.to_pylist() for column in rows.columns]
@@ -169,14 +169,14 @@ def spark_arrow_schema(schema: "StructType") -> pa.Schema:
 
 
 def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":
-    """Return the schema that a text in Spark's words says."""
+    """Return the schema in a text as Spark writes it."""
     no_rows: list[tuple[Any, ...]] = []
     return spark.createDataFrame(no_rows, schema).schema
 
 
 @dataclass(slots=True)
 class _Setting:
-    """The value of a setting before, and the values that users want, in order of arrival."""
+    """The earlier value of a setting, and the values of its users in order of arrival."""
 
     before: str | None
     wanted: dict[object, str] = field(default_factory=dict)
@@ -191,7 +191,7 @@ _lock: Final = RLock()
 
 @contextmanager
 def setting_applied(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
-    """Context manager: applies a setting, which all users of the session see, and restores it."""
+    """Context manager: applies a setting for all users of the session, and restores it."""
     place, user = (_session_key(spark), name), object()
     with _lock:
         found = spark.conf.get(name, None)
@@ -227,7 +227,7 @@ def _take(spark: "SparkSession", place: tuple[Hashable, str], user: object) -> N
 
 
 def _session_key(spark: "SparkSession") -> Hashable:
-    """Return a key that all objects of one session share, as they share its settings."""
+    """Return a key that all objects of one session share."""
     connect = getattr(spark, "session_id", None)
     java = getattr(spark, "_jsparkSession", None) if connect is None else None
     return connect or (id(spark) if java is None else str(java.sessionUUID()))
@@ -235,10 +235,8 @@ def _session_key(spark: "SparkSession") -> Hashable:
 
 _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192
-
 _LOCAL_MASTER: Final = "local[*,4]"
-"""As many attempts per task as on a cluster, so that a killed Python worker does no harm."""
-
+"""Four attempts per task, as on a cluster, so that a killed Python worker does no harm."""
 _APP_NAME: Final = "spark.app.name"
 _LOCAL_CONF: Final = {
     _APP_NAME: "liquidspark",
@@ -253,8 +251,7 @@ _LOCAL_CONF: Final = {
 }
 
 _ONE_MACHINE_CONF: Final = {
-    # The JVM only moves pieces. Compiling its code further, and collectors that work beside it,
-    # take longer than they save.
+    # The JVM only moves pieces: optimized code and concurrent collectors cost more than they save.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     # Without a network, whose names may not resolve.
     "spark.driver.host": "127.0.0.1",
@@ -284,13 +281,11 @@ _PIECE_CONF: Final = {
 _REASON: Final = re.compile(
     r"^(?:: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
 )
-
 _RAISED: Final = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?:[\w]+\.)*(\w+): (.+)$",
     re.MULTILINE,
 )
 """Matches the last line of a Python traceback."""
-
 _LOGGED_ERROR: Final = re.compile(r"^\d\d/\d\d/\d\d [\d:]{8} ERROR [\w.$]+: (.+)$", re.MULTILINE)
 _NOISE: Final = re.compile(
     r"\s*$|WARNING: |Using Spark's default log4j|Setting (?:default|Spark) log level"
@@ -305,7 +300,7 @@ PYSPARK_MISSING: Final = (
 WITHOUT_SPARK: Final = "without it, the executor local rewrites small tables: --executor local"
 _log: Final = Log(__name__)
 _said: Final = Log("liquidlog.executors")
-"""The logger where executors say what takes long; the command line shows its messages."""
+"""The logger for work that takes long; the command line shows its messages."""
 
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
@@ -354,7 +349,7 @@ def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
 
 @contextmanager
 def bounded_batches(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: applies settings, one of which bounds the batches that workers get."""
+    """Context manager: applies settings; one of them must bound the batches that workers get."""
     with ExitStack() as stack:
         refused: dict[str, str] = {}
         for name, value in settings.items():
@@ -377,7 +372,7 @@ def bounded_batches(spark: "SparkSession", settings: Mapping[str, str]) -> Itera
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return one sentence for an error of Spark: the Python worker's own error if there is one."""
+    """Return one sentence for an error of Spark, or for the Python worker's error in it."""
     if not str(error).strip():
         return type(error).__name__
     advice = _MEMORY_ADVICE if _OUT_OF_MEMORY.search(str(error)) else ""
@@ -404,7 +399,7 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
     settings = {_APP_NAME: "liquidspark", **conf} if remote else _local_settings(conf)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # PySpark imports pandas for the first function that maps batches: meanwhile, in the background.
+    # PySpark needs pandas for the first function that maps batches; it is imported meanwhile.
     with ThreadPoolExecutor(1) as pool, _quiet_stderr() as log:
         pool.submit(import_module, "pandas")
         try:
@@ -416,7 +411,7 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
 
 
 def _start_failure(said: str, error: BaseException) -> str:
-    """Return why Spark did not start: the errors in the JVM's output, else the error raised."""
+    """Return why Spark did not start: the error in the JVM's output, else the raised one."""
     logged = _LOGGED_ERROR.findall(said)
     if logged:
         return str(logged[-1])
@@ -468,7 +463,7 @@ def _require_java() -> None:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[IO[str]]:
-    """Context manager: the JVM that is started writes to the yielded file, and stays with it."""
+    """Context manager: a JVM started in it writes to the yielded file instead of stderr."""
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         sys.stderr.flush()
         saved = os.dup(2)
@@ -521,7 +516,7 @@ def _problem(address: tuple[str, int]) -> str | None:
 
 
 def _addresses(named: str) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and ports of a standalone master or a Connect server, () for others."""
+    """Return the hosts and ports of a standalone master or a Connect server, else ()."""
     scheme, _, rest = named.partition("://")
     if scheme not in _PORTS:
         return ()

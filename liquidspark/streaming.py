@@ -1,11 +1,8 @@
 """Streaming DataFrames into Delta tables: every micro-batch is one commit, exactly once.
 
 A batch is appended with the transaction (id of the query, number of the batch). The checkpoint
-keeps the id, so a query that starts again with it does not repeat a batch that was committed before
-the query died.
-
-Clustering does not delay the next batch: it runs beside the stream, and appends do not conflict
-with it.
+keeps the id, so a restarted query does not repeat a committed batch. Clustering runs beside the
+stream, without conflicts with its appends.
 """
 
 import json
@@ -32,19 +29,18 @@ if TYPE_CHECKING:
     from os import PathLike
 
 _log: Final = Log("liquidlog.streams")
-"""The logger that says what clustering beside a stream did, or why it failed."""
-
+"""The logger for clustering beside a stream."""
 _TRIGGERS: Final = frozenset({"availableNow", "once", "processingTime"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineClustering:
-    """When and how what came is clustered beside a stream.
+    """When and how new files are clustered beside a stream.
 
-    After every `every` batches the strategy `overlap` is asked, which rewrites nothing as long as
-    narrow readers read at most `tolerance` times the bytes that they would after a full rewrite. At
-    most `budget` bytes are rewritten at a time. None stands for what the table remembers, else for
-    the defaults of `Table.plan`.
+    After every `every` batches, the strategy `overlap` plans a rewrite. It rewrites nothing as long
+    as narrow queries read at most `tolerance` times the bytes that they would read after a full
+    rewrite, and at most `budget` bytes at a time. None stands for the table's property, else for
+    the default of `Table.plan`.
 
     Raises:
         UsageError: If `every` is no whole number from 1.
@@ -75,24 +71,15 @@ def stream(
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: OptionsSource | None = None,
 ) -> StreamingQuery:
-    """Start a query that appends what comes, every micro-batch in one commit, exactly once.
+    """Start a query that appends rows, every micro-batch in one commit, exactly once.
 
-    Each batch is appended as by `append`; a batch without rows makes no commit. Started again with
-    its checkpoint, the query goes on where it was, wherever it was stopped or killed.
-
-    Args:
-        df: A streaming DataFrame of a classic session.
-        table: The table, or its address.
-        checkpoint: Where Spark keeps the progress of the query: a path or URI that Spark can write.
-        cluster: Whether rows are placed by the table's clustering columns.
-        policy: When what came is clustered together; None for never.
-        max_file_size: As for `append`.
-        merge_schema: As for `append`.
-        blind: Whether the query never looks at the table, as for `append`.
-        trigger: Arguments of `DataStreamWriter.trigger`, such as {"processingTime": "1 minute"} or
-            {"availableNow": True}; None for as soon as the batch before is done.
-        options: How the work is divided.
-        storage_options: Open the table's files, if `table` is an address.
+    Each batch is appended as by `append`, which takes the other arguments; a batch without rows
+    makes no commit. If the query is stopped or killed and starts again with its checkpoint, it goes
+    on with the next batch. `df` is a streaming DataFrame of a classic session. `checkpoint` is a
+    path or URI where Spark keeps the progress of the query. `policy` says when new files are
+    clustered, None for never. A `blind` query never reads the table. `trigger` has arguments of
+    `DataStreamWriter.trigger`, such as {"processingTime": "1 minute"} or {"availableNow": True};
+    if it is None, the next batch starts at once.
 
     Raises:
         UsageError: If the DataFrame is not streaming, its session is one of Spark Connect, or an
@@ -117,7 +104,7 @@ def stream(
         "max_file_size": max_file_size,
         "merge_schema": merge_schema,
     }
-    opened.plan_write(frame_schema(df), **given)  # or what append would refuse is refused now
+    opened.plan_write(frame_schema(df), **given)  # refuses now what append would refuse
     place = address(checkpoint, argument="checkpoint").rstrip("/")
     batches = _Batches(
         checkpoint=place,
@@ -132,7 +119,7 @@ def stream(
 
 @dataclass(slots=True, kw_only=True)
 class _Batches:
-    """What Spark calls with each micro-batch; mutable: it remembers the query's id."""
+    """Spark calls this with each micro-batch; mutable: it remembers the query's id."""
 
     checkpoint: str
     append: Callable[..., object]
@@ -194,4 +181,4 @@ class _Clustering:
             _log.info("clustered beside the stream: %s", report)
             report.require_success()
         except LiquidlogError as error:
-            _log.warning("what came was not clustered beside the stream: %s", error.message)
+            _log.warning("new files were not clustered beside the stream: %s", error.message)

@@ -1,9 +1,7 @@
 """DeltaTable with the names of `delta.tables`, and SQL, for scripts that maintain tables.
 
-What liquidlog does not do, such as DELETE and MERGE, is absent here. Names are Delta's, in its
-spelling, and an argument of a wrong type is a TypeError, as in Delta.
-
-Source: Delta Lake, Python API, `delta.tables`.
+DELETE, MERGE and the like are missing. Names are Delta's, and an argument of a wrong type is a
+TypeError, as in Delta. Source: Delta Lake, Python API, `delta.tables`.
 """
 
 import json
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 _FACTS: Final = "# Detailed Table Information"
 """The row of DESCRIBE EXTENDED that follows the columns; a column may be called Location."""
-
 _SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
 
 
@@ -103,7 +100,7 @@ OPTIMIZE: Final = (
     "struct<numDeletionVectorsRemoved:bigint,numDeletionVectorRowsRemoved:bigint>,"
     "numTableColumns:bigint,numTableColumnsWithStats:bigint>"
 )
-"""What is not measured is null."""
+"""Metrics that are not measured are null."""
 
 HEALTH: Final = (
     "table_uri string, version bigint, cluster_by_keys array<string>, total_file_count bigint,"
@@ -129,7 +126,7 @@ def optimize_frame(
 
 
 def empty_frame(spark: "SparkSession") -> "DataFrame":
-    """Return the answer of a statement without one: no rows, no columns."""
+    """Return the answer of a statement that has none: no rows, no columns."""
     from pyspark.sql.types import StructType
 
     no_rows: list[tuple[Any, ...]] = []
@@ -137,7 +134,7 @@ def empty_frame(spark: "SparkSession") -> "DataFrame":
 
 
 def frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]], schema: str) -> "DataFrame":
-    """Return rows as a DataFrame; drops fields that the schema lacks, fills others with null."""
+    """Return rows as a DataFrame, without fields that the schema lacks and with null for others."""
     wanted = parsed_schema(spark, schema)
     return spark.createDataFrame([_cast(row, wanted) for row in rows], wanted)
 
@@ -169,7 +166,7 @@ __all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 class DeltaTable:
     """A Delta table and the session that rewrites it.
 
-    An argument of a wrong type is a TypeError; all else is refused as by `liquidlog.Table`.
+    An argument of a wrong type is a TypeError; other errors are those of `liquidlog.Table`.
     """
 
     def __init__(self, spark: "SparkSession", table: Table, name: str | None = None) -> None:
@@ -263,9 +260,8 @@ class DeltaTable:
     def vacuum(self, retentionHours: float | None = None) -> "DataFrame":
         """Delete files that no version of the last `retentionHours` needs; return no rows.
 
-        By default these are the hours of `delta.deletedFileRetentionDuration`. Fewer than those, or
-        than a week, are allowed by the session's setting
-        `spark.databricks.delta.retentionDurationCheck.enabled`, if it is false.
+        The default is `delta.deletedFileRetentionDuration`. Less than that or a week is allowed if
+        the session's setting `spark.databricks.delta.retentionDurationCheck.enabled` is false.
         """
         if retentionHours is not None:
             _typed(retentionHours, (int, float), argument="retentionHours", expected="a number")
@@ -294,7 +290,7 @@ class DeltaTable:
         self._table.set_properties({name: str(version) for name, version in versions.items()})
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Give the table a feature that asks nothing of files that are there."""
+        """Give the table a feature that existing files do not need to support."""
         name = _text(featureName, argument="featureName")
         self._table.set_properties({f"delta.feature.{name}": "supported"})
 
@@ -579,10 +575,10 @@ def sql(
         storage_options: With which tables are opened.
 
     Raises:
-        UsageError: If the text is no statement that there is; its arguments are the line and the
-            column of the word. Or if the statement asks for what the table cannot have.
+        UsageError: If the text is no known statement; its arguments are the line and the column of
+            the word. Or if the table cannot have what the statement sets.
         TableNotFoundError: If there is no such table.
-        LiquidlogError: As the method of `Table` that the statement stands for.
+        LiquidlogError: As the `Table` method for the statement.
     """
     asked = parse_statement(statement)
     if isinstance(asked, ask.Creation):
@@ -630,7 +626,10 @@ def _answered(
             return frame(spark, [jsonable(opened.table.health())], HEALTH)
         case _:
             workload = _workload(opened.table, asked.sources, storage_options)
-            return _advice(spark, opened.table, workload)
+            document = jsonable(opened.table.advise(workload).document())
+            best, row = document["recommended"], {**document, "document": json.dumps(document)}
+            row["recommended"] = None if best is None else best["columns"]
+            return frame(spark, [row], ADVICE)
 
 
 def _rewritten(spark: "SparkSession", table: Table, asked: ask.RewriteStatement) -> "DataFrame":
@@ -651,9 +650,7 @@ def _rewritten(spark: "SparkSession", table: Table, asked: ask.RewriteStatement)
 
 
 def _create(
-    spark: "SparkSession",
-    asked: ask.Creation,
-    storage_options: OptionsSource | None,
+    spark: "SparkSession", asked: ask.Creation, storage_options: OptionsSource | None
 ) -> None:
     if isinstance(asked.table, ask.TableAt) and asked.location is not None:
         raise UsageError(
@@ -688,14 +685,3 @@ def _workload(
             " 'queries.sql'"
         ) from error
     return tuple(predicate for one in read for predicate in one)
-
-
-def _advice(spark: "SparkSession", table: Table, workload: Workload) -> "DataFrame":
-    document = jsonable(table.advise(workload).document())
-    recommended = document["recommended"]
-    row = {
-        "recommended": None if recommended is None else recommended["columns"],
-        "reason": document["reason"],
-        "document": json.dumps(document),
-    }
-    return frame(spark, [row], ADVICE)

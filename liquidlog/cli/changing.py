@@ -222,7 +222,7 @@ def doctor(
         "findings": found.findings,
         "fixed": fixed,
         "verdict": found.verdict,
-        "workload": found.asked,
+        "workload": found.queried,
     }
     emit_change(document, tables.diagnosis, dry_run=dry_run)
 

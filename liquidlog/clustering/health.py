@@ -1,4 +1,4 @@
-"""Clustering health: how little the files' ranges of the clustering columns overlap.
+"""Clustering health: measures of how much the files' ranges of the clustering columns overlap.
 
 Names follow Snowflake's SYSTEM$CLUSTERING_INFORMATION where it has one.
 """
@@ -48,12 +48,9 @@ CUBES_LISTED: Final = 1_000
 _DECIMALS: Final = 4
 
 
-# Within and between cubes: whether a cube is sorted, and whether cubes overlap
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CubeHealth:
-    """The health of one cube, of its files that have statistics of all columns.
+    """The health of one cube, by its files with statistics of all columns.
 
     Depths and overlaps count only files of the cube itself; `overlapping_cubes` counts other cubes.
     """
@@ -68,22 +65,16 @@ class CubeHealth:
     overlapping_cubes: int
 
 
-# Notes: files that were left out, and bounds that mislead
-
 PREFIX_PROPERTY: Final = "delta.dataSkippingStringPrefixLength"
 DEFAULT_PREFIX_CHARS: Final = 32
-
 _STRING: Final = PrimitiveType("string")
 _TIE_BREAKERS: Final = ("\x7f", "\U0010ffff")
-"""Characters with which writers end a truncated maximum.
-
-Source: Delta Spark, StatisticsCollection."""
-
+"""Last characters of a truncated maximum. Source: Delta Spark, StatisticsCollection."""
 _DIRECT_LAKE: Final = (
     ("F2 to F32", 1_000, 300_000_000),
     ("F64 to F256", 5_000, 1_500_000_000),
 )
-"""The most files, each of one row group, and rows of a table that Direct Lake loads, by capacity.
+"""The most files of one row group, and rows of a table that Direct Lake loads, by capacity.
 
 More rows are allowed on F128 and F256. Source: Microsoft Fabric, Direct Lake overview."""
 _NEAR: Final = 0.8
@@ -91,7 +82,7 @@ _NEAR: Final = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truncation:
-    """Masks of the files that have truncated strings as bounds of one column.
+    """Masks of the files with truncated strings as bounds of one column.
 
     A file is `at_limit` if a bound has as many characters as statistics keep. Both bounds of a file
     `in_one_prefix` are truncated to the same text, so such files seem to overlap.
@@ -114,8 +105,8 @@ def truncation(
         return None
     low, high = bounds.low(number), bounds.high(number)
     at_limit = [_mask(pc.greater_equal(pc.utf8_length(side), prefix)) for side in (low, high)]
-    # A truncated maximum ends with a character that makes it large enough. Whatever the limit was
-    # when it was written, the minimum equals what stands before that character.
+    # A truncated maximum ends with a character that makes it large enough; without it, it equals
+    # the minimum, whatever the limit was.
     ends = pc.utf8_slice_codeunits(high, -1)
     starts = pc.utf8_slice_codeunits(high, 0, -1)
     truncated = pc.and_(pc.is_in(ends, value_set=pa.array(_TIE_BREAKERS)), pc.equal(starts, low))
@@ -191,13 +182,12 @@ def _files(count: int) -> str:
 
 
 PROFILE_BINS: Final = 64
-
 _EXACT_DEPTHS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHealth:
-    """The health of one clustering column, without regard to the others.
+    """The health of one clustering column alone.
 
     `overlap_ratio` is the mean share of the other files whose ranges meet a file's range, 0 if no
     ranges meet and 1 if all do. Depths and overlaps are None without any file with statistics. The
@@ -226,9 +216,9 @@ class Health(Summary):
     A file's range is [min key, max key] in the order of the columns. Averages and percentiles are
     of the files with statistics of all columns, None without any; percentiles are depths that
     occur. `depth_ratio` is the average depth divided by the depth after a full rewrite,
-    `read_ratio` the bytes that queries for one value of one column open, divided by those after a
-    full rewrite; None where nobody asked, or ranges are not known. `depth_histogram` counts files
-    by depth: one key per depth up to 16, then doubling upper bounds. `constant_file_count` counts
+    `read_ratio` the bytes that queries for one value of one column read, divided by the bytes after
+    a full rewrite; None if not measured, or without ranges. `depth_histogram` counts files by
+    depth: one key per depth up to 16, then doubling upper bounds. `constant_file_count` counts
     files of a single key. Cubes count as stable or partial by the table's own clustering columns.
 
     `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are means over files,
@@ -375,7 +365,7 @@ def measure_health(
 
 
 def _means(ranges: KeyRanges, sizes: NDArray[np.int64]) -> dict[str, Any]:
-    """Return how files with these ranges and sizes overlap, as both kinds of health have it."""
+    """Return the measures of files that both kinds of health have."""
     depth = depths(ranges)
     return {
         "files_with_stats": len(ranges),
@@ -397,7 +387,7 @@ def _measured(
     min_cube_bytes: int,
     mask: pa.BooleanArray | None,
 ) -> _Measured:
-    # The state of a cube depends on all its files, even if only some of them are measured.
+    # The state of a cube depends on all its files, also on those that are not measured.
     own = clustering_state(snapshot).columns
     states = file_states(snapshot, own, min_cube_bytes)
     files = snapshot.files
@@ -519,7 +509,7 @@ def _sums(member: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
-    # The upper bound of a bucket: the depth itself up to 16, then the next power of two.
+    # The upper bound of a bucket is the depth itself up to 16, then the next power of two.
     bucket = np.where(
         depth <= _EXACT_DEPTHS,
         depth,
@@ -605,8 +595,8 @@ def require_measured(bar: HealthBar, health: Health) -> float:
     without = health.total_file_count - health.files_with_stats
     if not health.cluster_by_keys:
         why = (
-            "the table has no clustering columns; name columns with --columns, or give what its"
-            " readers ask with --workload"
+            "the table has no clustering columns; name columns with --columns, or give its queries"
+            " with --workload"
         )
     elif not health.total_file_count:
         why = "there are no files"

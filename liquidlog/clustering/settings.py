@@ -1,10 +1,9 @@
 """The settings of a rewrite, each declared once: its name, its values, and who may decide it.
 
 A caller gives a setting as a keyword, as `--set NAME=VALUE`, or as an option of its own; some can
-also be properties of the table, which any engine can set to any text. What a caller gives wins over
-the property, and the property over the default. A strategy declares which settings it takes. A
-setting that a caller gives and that has no effect is refused; a property without effect is the
-table's memory and no mistake.
+also be properties of the table, which any engine can set to any text. The caller's value wins over
+the property, and the property over the default. A caller's setting without effect is refused; a
+property without effect is allowed.
 """
 
 import re
@@ -97,7 +96,7 @@ class RewriteSettings(PlanSettings, CommitSettings, total=False):
 
 
 class Stage(StrEnum):
-    """What a setting is about."""
+    """The part of a rewrite that a setting is for."""
 
     PLAN = "plan"
     ROUNDS = "rounds"
@@ -108,7 +107,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of values: `read` checks what a caller gave under a name, `of_text` reads text."""
+    """A kind of values: `read` checks a caller's value under its name, `of_text` reads text."""
 
     read: Callable[[Any, str], Any]
     of_text: Callable[[str], Any] = str
@@ -119,8 +118,8 @@ class Kind:
 class Setting:
     """A setting: callers write its `name`, the policy of a plan has it as `field`.
 
-    `help` is one clause for people. The first of `properties` that a table has decides the setting
-    unless a caller does.
+    `help` is a clause for people. Unless a caller does, the first of `properties` that a table has
+    decides the setting.
     """
 
     name: str
@@ -134,7 +133,7 @@ class Setting:
         return f"{self.name.removesuffix('_size')}_bytes" if self.kind.is_size else self.name
 
     def parsed(self, given: Any) -> Any:  # noqa: ANN401  any setting's value
-        """Return the field's value of what a caller gave."""
+        """Return the value of the field for a caller's value."""
         return self.kind.read(given, self.name)
 
 
@@ -460,7 +459,6 @@ NOT_IN_FILES: Final = frozenset(
 
 BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
 REMEMBERED: Final = tuple(setting for setting in SETTINGS if setting.properties)
-
 BY_FIELD: Final[Mapping[str, Setting]] = {setting.field: setting for setting in SETTINGS}
 BY_PROPERTY: Final[Mapping[str, Setting]] = {
     name: setting for setting in SETTINGS for name in setting.properties
@@ -512,9 +510,6 @@ def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
     return others[field] if field in others else getattr(_DEFAULTS, field) or ()
 
 
-# What callers give
-
-
 def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy's fields that settings of a plan decide; None decides nothing."""
     found = {name: value for name, value in given.items() if value is not None}
@@ -554,9 +549,6 @@ def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
         raise UsageError(f"{name}: {error.message}", option=name) from error
     setting.parsed(read)
     return setting, read
-
-
-# What tables remember
 
 
 def deciding_property(configuration: Mapping[str, str], field: str) -> str | None:
@@ -653,7 +645,7 @@ def remembered_among(snapshot: Snapshot, fields: Collection[str]) -> Mapping[str
 
 
 def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any setting's value
-    """Return the value that a table remembers, the field's default if that is wrong."""
+    """Return what a table remembers of a field, its default if the property is wrong."""
     try:
         return remembered(snapshot, field)
     except UsageError:
@@ -661,7 +653,7 @@ def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401 
 
 
 def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
-    """Return the queries that the property for weights describes, None without it or columns."""
+    """Return the queries of the property for weights, None without it or clustering columns."""
     columns = clustering_state(snapshot).columns
     if not columns or WEIGHTS_PROPERTY not in snapshot.metadata.configuration:
         return None
@@ -709,12 +701,9 @@ def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-# Who decides, and what has an effect
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The settings that somebody decided for a plan, and who did.
+    """The settings of a plan that do not have their defaults, and who decided them.
 
     `settings` are fields of the policy; `decided_by` maps each to OPTION or to a property. `named`
     are the settings that the caller gave.
@@ -766,10 +755,7 @@ def require_effect(
     decided_by: Mapping[str, str],
     is_partitioned: bool = False,
 ) -> None:
-    """Refuse settings that have no effect on a plan with these clustering columns.
-
-    A setting counts as given if the caller `named` it, or if it differs from its default.
-    """
+    """Refuse settings that are `named` or not default, and have no effect with these columns."""
     taken = COMPACTION | ({"where"} if is_partitioned else set())
     if policy.zorder_by:
         taken |= ZORDER
@@ -829,7 +815,7 @@ def _require_effect_of_values(
 def prefix_among(
     named: Sequence[Path], columns: Sequence[ClusteringColumn], *, option: str = "prefix"
 ) -> tuple[Path, ...]:
-    """Return the names of some clustering columns as the table has them."""
+    """Return the named clustering columns in the table's spelling."""
     known = {tuple(map(str.casefold, column.logical)): column.logical for column in columns}
     found = [(path, known.get(tuple(map(str.casefold, path)))) for path in named]
     unknown = [quote_path(path) for path, own in found if own is None]

@@ -41,14 +41,13 @@ from liquidlog.doctor import (
     MISSING_STATISTICS,
     NOTHING_LEFT,
     RENAMED_CUBES,
-    Diagnosis,
     Examined,
     Finding,
     Histories,
-    asked_of,
     domain_repair,
     files_repair,
     findings,
+    queried_of,
     with_cut_bounds,
     with_statistics,
     without_range,
@@ -116,12 +115,6 @@ def _rescanned(
         return dict(zip(paths, pool.map(read, paths, rows), strict=True))
 
 
-def diagnose(opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None) -> Diagnosis:
-    """Return all findings of a table, and the verdict on its layout."""
-    examined, _ = examine(opened, criteria, min_cube_bytes=min_cube_bytes)
-    return Diagnosis(findings=findings(examined), verdict=examined.verdict, asked=examined.asked)
-
-
 def examine(
     opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None
 ) -> tuple[Examined, Advice | None]:
@@ -153,9 +146,9 @@ def examine(
     retagging = None
     if past and mapped:
         retagging = plan_late_retagging(snapshot, past_schemas(past, snapshot.schema))
-    asked = None
+    queried = None
     if workload:
-        asked = asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
+        queried = queried_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
     examined = Examined(
         snapshot=snapshot,
         state=state,
@@ -168,7 +161,7 @@ def examine(
         wrong_properties=wrong_values(snapshot),
         verdict=verdict,
         rewritten=rewritten,
-        asked=asked,
+        queried=queried,
         workload_source=criteria.workload_source,
         refused_dates=refused(store, snapshot),
         missed=histories.missed(),
@@ -406,7 +399,7 @@ def overview(
         where = {"version": snapshot.version, "location": snapshot.uri}
         return Overview(detail=where, findings=found, problem=examined.domain_problem)
     columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
-    asked = () if examined.asked is None else examined.asked.columns
+    queried = () if examined.queried is None else [one.leaf for one in examined.queried.columns]
     verdict = examined.verdict
     return Overview(
         detail=detail(snapshot),
@@ -414,7 +407,7 @@ def overview(
             examined.health, snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes
         ),
         verdict=verdict,
-        key_map=_key_map(snapshot, columns, examined.bounds, verdict, [one.leaf for one in asked]),
+        key_map=_key_map(snapshot, columns, examined.bounds, verdict, queried),
         scan=scan(store, snapshot, criteria.workload, now_ms=criteria.now_ms)
         if criteria.workload and verdict.shown is None
         else None,
@@ -429,7 +422,7 @@ def _key_map(
     columns: Sequence[ClusteringColumn],
     bounds: Bounds,
     verdict: Verdict,
-    asked: Sequence[Leaf],
+    queried: Sequence[Leaf],
 ) -> "KeyMap | None":
     if not columns:
         return None
@@ -438,7 +431,7 @@ def _key_map(
     option = verdict.shown
     own = [column.logical for column in columns]
     is_by_these = option is not None and [c.logical for c in option.plan.columns] == own
-    places = {leaf: place for place, leaf in enumerate(asked)}
+    places = {leaf: place for place, leaf in enumerate(queried)}
     order = sorted(range(len(columns)), key=lambda n: places.get(columns[n].leaf, len(places)))
     columns = [columns[number] for number in order]
     now = MappedFiles(

@@ -1,9 +1,8 @@
-"""Rows that come from outside: what a table asks of them, which they replace, and their commit.
+"""Appends and overwrites: the plan of new files, the checks of their rows, and the commit.
 
-Arrow data (`append`) and what a cluster writes come in alike: a plan says what the files are to be,
-the result proves that all rows are in them, and one commit adds them. An overwrite also removes the
-files that have rows of which a condition is true. Those of which it is true for some rows only are
-rewritten: their other rows are among the rows that are written.
+A plan says how to write the files, a result proves that all rows are in them, and one commit adds
+them. An overwrite also removes the files that match a condition. If only some rows of a file match,
+the file is rewritten: its other rows are written together with the new ones.
 """
 
 import time
@@ -146,19 +145,14 @@ _COMPUTED_COLUMNS: Final = {
 }
 
 DEFAULT_FILE_BYTES: Final = 128 << 20
-"""Appended files are smaller than rewritten ones: many tasks write them; later they are merged."""
-
+"""Appended files are smaller than rewritten ones: many tasks write them, and they are merged."""
 _UNBOUNDED_BYTES: Final = 2**63 - 1
-
 _KNOWN_ROWS: Final = 10_000
-"""From so many live rows on, new rows are taken to be as wide."""
+"""The least live rows of a table from which the width of new rows is estimated."""
 
 
 def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
-    """Refuse a table that asks more of written rows than the writer can do.
-
-    `evaluates` says that the writer evaluates SQL: constraints, invariants, generated columns.
-    """
+    """Refuse a table with rules for rows that the writer cannot check; SQL if it `evaluates` it."""
     require_writable(snapshot)
     problems: list[str] = []
     if not evaluates:
@@ -189,18 +183,15 @@ def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
 
 
 def remembered_curve(snapshot: Snapshot) -> str:
-    """Return the curve along which appended rows are sorted; its property has no effect on one."""
+    """Return the curve along which appended rows are sorted: linear for a single column."""
     if len(clustering_state(snapshot).columns) == 1:
         return "linear"
     curve: str = remembered(snapshot, "curve")
     return curve
 
 
-# What is to be written
-
-
 def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
-    """Return the plan of appended files; they are bounded by rows, not by bytes."""
+    """Return the plan of appended files, which are limited by rows, not by bytes."""
     configuration = snapshot.metadata.configuration
     policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
     columns = clustering_state(snapshot).columns
@@ -230,11 +221,7 @@ def plan_write(
     merge_schema: bool = False,
     where: str | None = None,
 ) -> WritePlan:
-    """Return what the table asks of rows of a schema, and which files the commit will replace.
-
-    The rows replace the rows of which `where` is true; without it they are appended.
-    `merge_schema` adds columns that the table lacks.
-    """
+    """Return the plan of writing rows of a schema; see `Table.plan_write`."""
     store, snapshot, clock = opened.store, opened.to_change(), opened.clock
     store.require_writable()
     require_appendable(snapshot, evaluates=True)
@@ -257,8 +244,8 @@ def plan_write(
         require_repeatable(where)
         where = at_time(where, 1000 * clock.now_ms(), in_session=True)
         removed, rewritten = _replaced(store, snapshot, where)
-        what = f"the condition of what is replaced ({where})"
-        checks = (*checks, RowCheck(what=what, expression=where))
+        name = f"the condition of the replaced rows ({where})"
+        checks = (*checks, RowCheck(what=name, expression=where))
     replaced = np.concatenate([removed, rewritten])
     return structs.replace(
         plan_append(replace(snapshot, metadata=after, schema=aligned.schema), clock),
@@ -313,9 +300,9 @@ def _prefix(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> tuple[in
     return prefix_numbers(paths, [column.logical for column in columns])
 
 
-def _max_file_bytes(snapshot: Snapshot, asked: int | None) -> int:
-    if asked is not None:
-        return asked
+def _max_file_bytes(snapshot: Snapshot, given: int | None) -> int:
+    if given is not None:
+        return given
     if deciding_property(snapshot.metadata.configuration, "max_file_bytes") is None:
         return DEFAULT_FILE_BYTES
     found: int = remembered(snapshot, "max_file_bytes")
@@ -332,8 +319,8 @@ def _row_bytes(snapshot: Snapshot) -> float | None:
 def _replaced(
     store: TableStore, snapshot: Snapshot, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the files with only, and with some, rows of which a condition may be true."""
-    # The SQL parser takes a third of a command's start; an append has no condition.
+    """Return the files to remove, whose rows all match a condition, and the files to rewrite."""
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.matching import every_row_matches, judged_each
     from liquidlog.predicates.workload import Session
 
@@ -352,15 +339,13 @@ def _replaced(
     on = [name for name in switches if is_true(configuration, name)]
     if on and len(rewritten):
         raise UsageError(
-            f"where may be true for some rows only of {len(rewritten)} file(s), whose other rows"
-            f" cannot be moved because the table has {' and '.join(on)}; delete the rows with an"
-            " engine that records this, and append, or choose a condition on which files end",
+            f"where may be true for only some rows of {len(rewritten)} file(s), and their other"
+            f" rows cannot be moved because the table has {' and '.join(on)}; delete the rows with"
+            " an engine that records this, and append, or choose a condition that matches whole"
+            " files",
             where=where,
         )
     return np.flatnonzero(touched & whole), rewritten
-
-
-# The commit of what was written
 
 
 def commit_write(
@@ -372,10 +357,10 @@ def commit_write(
     txn: tuple[str, int] | None = None,
     is_blind: bool = False,
 ) -> Written:
-    """Commit what was written for a plan; without rows and without a change there is no commit.
+    """Commit the result of a plan; without rows and replaced files there is no commit.
 
     `txn` is (application id, version): if the table has this version or a later one, nothing is
-    committed. `is_blind`: rows were made without a look at the table.
+    committed. With `is_blind`, rows were made without reading the table.
     """
     store, clock = opened.store, opened.clock
     run = run_of(store, result.run)
@@ -395,7 +380,7 @@ def commit_write(
         try:
             version = _landed(store, snapshot, writing, claim, clock)
         except CommitConflictError:
-            # The same transaction may have landed from elsewhere, or in an earlier life.
+            # The same transaction may have landed before, or from another process.
             newest = load_snapshot(store)
             if txn is None or not _has_transaction(newest, txn):
                 raise
@@ -462,7 +447,7 @@ def _mismatches(plan: WritePlan, result: WriteResult) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """A write on its way into the log; `before` is the version that it was planned on."""
+    """A write to commit; it was planned on the version `before`."""
 
     plan: WritePlan
     result: WriteResult
@@ -471,7 +456,7 @@ class _Writing:
     is_blind: bool
 
     def read_set(self) -> ReadSet:
-        """Return what must not have changed since the plan."""
+        """Return the files and domains that must not have changed since the plan."""
         removes = removes_of(self.before, self._replaced(self.before), 0)
         domains = frozenset({CLUSTERING_DOMAIN} if self.plan.columns else ())
         files = frozenset(map(file_key, removes))
@@ -494,7 +479,7 @@ class _Writing:
         bounds_of = partial(load_bounds, store, since)
         (judged,) = judged_each(since, [self.plan.where], bounds_of, Session(for_rows=True))
         count = int(pc.sum(judged.may_match).as_py() or 0)
-        return (f"{count} file(s) came that may have rows to be replaced",) if count else ()
+        return (f"{count} file(s) were added that may have rows to replace",) if count else ()
 
     def change(self, newest: Snapshot, now_ms: int) -> Change:
         plan, written = self.plan, self.result.outputs
@@ -548,7 +533,7 @@ class _Writing:
         paths = pa.array(self.plan.removed, pa.string())
         rows = np.flatnonzero(np.asarray(pc.is_in(snapshot.files["path"], value_set=paths)))
         if len(rows) != len(paths):
-            missing = f"{len(paths) - len(rows)} file(s) to replace are not there"
+            missing = f"{len(paths) - len(rows)} file(s) to replace were removed"
             raise CommitConflictError(self.plan.read_version, [Outdated(missing)])
         return rows
 
@@ -564,18 +549,14 @@ def _grown(newest: Snapshot, plan: WritePlan) -> Metadata:
     )
 
 
-# Append Arrow data as new files in one commit
-
 _log: Final = Log(__name__)
 
 MAX_FILE_ROWS: Final = 16_000_000
 """An append starts a new file after so many rows."""
-
 MOST_OPEN: Final = 64
 """The most files of partitions that are open at a time."""
-
 _CLUSTERED_BATCH_ROWS: Final = 4_000_000
-"""Rows that a clustered append sorts together; this bounds its memory."""
+"""The rows that a clustered append sorts together; this bounds its memory."""
 
 Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 """The path of a Parquet file, or Arrow data."""
@@ -592,7 +573,7 @@ class Appended:
 
 
 def sources_of(data: object) -> tuple[Source, ...]:
-    """Return what a caller gave to append: one source, or several."""
+    """Return the sources in data that a caller appends: one, or several."""
     found: tuple[object, ...] = several(
         data, (str, PathLike, pa.Table, pa.RecordBatchReader), argument="data", of=_SOURCES
     )
@@ -614,12 +595,10 @@ def append(
     blind: bool | None = None,
     dry_run: bool = False,
 ) -> Appended:
-    """Write the sources as new files and commit them together; without rows there is no commit.
+    """Write the sources as new files and commit them together; see `Table.append`.
 
-    All schemas are checked before the first file is written. `cluster` sorts each batch along the
-    table's curve. `blind` says whether the rows were made without a look at the table; None for
-    what is known: Arrow data may be made of the table's rows, files elsewhere are not. A dry run
-    reads and checks every row, and counts the files.
+    All schemas are checked before the first file is written. A dry run reads and checks every row,
+    and counts the files.
     """
     began = time.perf_counter()
     store, snapshot, clock = opened.store, opened.to_change(), opened.clock

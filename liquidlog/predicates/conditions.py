@@ -1,4 +1,4 @@
-"""Conditions of SQL: text to tree, its faults and columns; what the log knows of each file."""
+"""SQL conditions: their trees, faults and columns, and the bounds of files that decide them."""
 
 import datetime as dt
 import re
@@ -50,7 +50,7 @@ _MOST_SHOWN: Final = 30
 
 
 def sql_problem(error: SqlglotError, text: str) -> str:
-    """Return why and where a text cannot be parsed, as the end of a sentence."""
+    """Return the reason and the place of a parse error, as the end of a sentence."""
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else None
     if found is None:
         return "a quote or a comment is not closed"
@@ -71,12 +71,9 @@ def sql_problem(error: SqlglotError, text: str) -> str:
 # SQL conditions as trees, parsed as Spark SQL, and their columns
 
 _ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
-
 _KEPT: Final = 2048
 """The number of cached trees: a workload is judged again for each candidate plan."""
-
 _KEPT_CHARACTERS: Final = 1000
-
 _BY_CHANCE: Final = frozenset(
     {
         *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle"),
@@ -86,16 +83,11 @@ _BY_CHANCE: Final = frozenset(
     }
 )
 """Spark's nondeterministic functions."""
-
 _SHOWN: Final = 60
 
 
 def parse_condition(predicate: str) -> exp.Expression:
-    r"""Return the tree of one SQL condition; it may be cached, so do not change it.
-
-    If the condition has a backslash (except `\%` and `\_`), its texts become placeholders, because
-    the meaning of a backslash depends on a setting of the session.
-    """
+    """Return the tree of one SQL condition; it may be cached, so do not change it."""
     if not isinstance(predicate, str):
         raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
     return (_kept if len(predicate) <= _KEPT_CHARACTERS else _parsed)(predicate)
@@ -116,6 +108,7 @@ def _parsed(predicate: str) -> exp.Expression:
     if not isinstance(parsed, exp.Expression) or not isinstance(parsed, exp.Condition):
         text = f"{predicate!r} is not a SQL condition: {problem}"
         raise UsageError(text, predicate=predicate) from cause
+    # The meaning of other backslashes depends on a setting of the session.
     if "\\" in _ESCAPED.sub("", predicate):
         for literal in list(parsed.find_all(exp.Literal)):
             if literal.is_string:
@@ -127,7 +120,7 @@ _kept = lru_cache(_KEPT)(_parsed)
 
 
 def condition_or_problem(predicate: str) -> exp.Expression | UsageError:
-    """Return the tree of a condition as `parse_condition` does, or why it is none."""
+    """Return the tree of `parse_condition`, or its error."""
     try:
         return parse_condition(predicate)
     except UsageError as error:
@@ -169,7 +162,7 @@ def require_repeatable(predicate: str) -> None:
         found.append("a sub-query")
     if found:
         raise UsageError(
-            f"where must say the same of a row each time it is asked, found {', '.join(found)};"
+            f"where must give the same answer for a row each time, found {', '.join(found)};"
             " compare columns with constants",
             where=predicate,
         )
@@ -194,7 +187,7 @@ def too_deep(predicate: str) -> str:
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
     """Return the columns of a condition, as written, with their paths in the schema.
 
-    Parts of arrays, maps and variants, and columns inside sub-queries, are left out.
+    Parts of arrays, maps and variants are left out, and so are columns inside sub-queries.
     """
     found: dict[Path, Path] = {}
     unknown: list[str] = []
@@ -228,7 +221,7 @@ def column_path(column: exp.Expression) -> Path | None:
 
 
 def column_in(node: exp.Expression, schema: StructType, known: Mapping[Path, Leaf]) -> Leaf | None:
-    """Return the known column that an expression is, also in casts that preserve all integers."""
+    """Return the known column that an expression, or a cast of it to wider integers, names."""
     if isinstance(node, exp.Paren):
         return column_in(node.this, schema, known)
     if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
@@ -252,7 +245,7 @@ def _enters_collection(schema: StructType, path: Path) -> bool:
 def condition_on(
     predicate: str, snapshot: Snapshot
 ) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
-    """Return a condition's tree and `referenced_columns`, or why it is none on the table."""
+    """Return a condition's tree and `referenced_columns`, or why the table cannot have it."""
     try:
         condition = parse_condition(predicate)
         return condition, referenced_columns(condition, snapshot.schema)
@@ -301,7 +294,7 @@ def referenced_leaves_each(
     )
 
 
-# What the log knows of each file, as three-valued answers to conditions
+# Verdicts on the files of a table, from their bounds in the log
 
 _DECIMAL_ERROR: Final = 1e-14
 """More than the relative error of a decimal as a double."""
@@ -367,10 +360,6 @@ def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
     return np.asarray(filled, np.bool_)
 
 
-# File bounds: the bounds and counts in the log that a predicate needs
-#
-# The add itself has the values of partition columns; both bounds are this one value.
-
 _FLOAT: Final = PrimitiveType("float")
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _CHAR: Final = re.compile(r"(?<!var)char", re.IGNORECASE)
@@ -381,8 +370,8 @@ _COLLATIONS: Final = "__COLLATIONS"
 class FileBounds:
     """Bounds and counts of the leaves in a condition, one entry per file.
 
-    A file without a statistic that the condition needs is kept, no matter what else is known.
-    Source: Delta Spark, DataSkippingReader.verifyStatsForFilter.
+    Both bounds of a partition column are the file's value. A file without a statistic that the
+    condition needs is kept. Source: Delta Spark, DataSkippingReader.verifyStatsForFilter.
     """
 
     def __init__(
@@ -435,7 +424,7 @@ class FileBounds:
         return verdict
 
     def count_halves(self, before: int) -> None:
-        """Count two halves, each of which can narrow alone, as not understood only if both are."""
+        """Count two halves as one miss, and only if both are not understood."""
         self.misses = before + (self.misses - before) // 2
 
     def value(self, node: exp.Expression) -> SqlValue | None:
@@ -447,11 +436,11 @@ class FileBounds:
         return Verdict(np.full(self.count, value is True), np.full(self.count, value is False))
 
     def leaf(self, node: exp.Expression) -> Leaf | None:
-        """Return the column that an expression is, see `column_in`, None if it is none."""
+        """Return the column of `column_in`."""
         return column_in(node, self.schema, self._leaves)
 
     def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
-        """Return which files to keep: the condition may be true, or a statistic is missing."""
+        """Return the files in which the condition may be true or a statistic is missing."""
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses, self.not_pruning = 0, []
         kept = judge(self).can_be_true
@@ -516,10 +505,10 @@ class FileBounds:
 
 
 class ProvingBounds(FileBounds):
-    """Bounds that prove a condition for every row of a file at once.
+    """Bounds that prove a condition for every row of a file.
 
-    NULL is neither true nor false. Proofs need files without deleted rows and without nulls in any
-    column of the condition, columns that cannot hold NaN, and a condition that is fully understood.
+    Proofs need files without deleted rows and without nulls in any column of the condition, columns
+    that cannot hold NaN, and a condition that is fully understood.
     """
 
     def __init__(
@@ -559,7 +548,7 @@ class ProvingBounds(FileBounds):
 
 
 def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
-    """Return whether Spark compares stored values; it pads CHAR, and collations change order."""
+    """Return whether Spark compares stored values: it pads CHAR, and collations change order."""
     paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
     metadata = [field.metadata for path in paths if (field := find_column(schema, path))]
     is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)

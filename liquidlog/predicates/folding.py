@@ -1,7 +1,7 @@
-"""Constant expressions as values, and years, months and days of a column as ranges of it.
+"""Values of constant expressions, and conditions on years, months and days as ranges of a column.
 
-Arithmetic is only what no session fails at, wraps around or rounds. Local times are microseconds
-since 1970-01-01 00:00, as clocks show them.
+Arithmetic has a value only if no session fails, wraps around or rounds. Local times are
+microseconds since 1970-01-01 00:00, as clocks show them.
 """
 
 import calendar
@@ -57,7 +57,6 @@ UNITS: Final[Mapping[str, str]] = {
 }
 
 _OF_DATES: Final = ("year", "quarter", "month", "week")
-
 _SIZES_US: Final[Mapping[str, int]] = {
     "week": 7 * DAY_US,
     "day": DAY_US,
@@ -95,7 +94,7 @@ def _end_us(begin: int, unit: str) -> int:
     return _shifted_us(begin, Duration(months, 0 if months else _SIZES_US[unit]))
 
 
-# Intervals of SQL, and times moved by them as in Spark
+# Intervals of SQL, and times moved by intervals as in Spark
 #
 # Source: Spark, DateTimeUtils (timestampAddMonths, timestampAddDayTime), LocalDate.plusMonths,
 # IntervalUtils (fromYearMonthString).
@@ -263,8 +262,6 @@ _OF_DOUBLES: Final[Mapping[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Mul: operator.mul,
     exp.Div: operator.truediv,
 }
-
-
 _COMPARISONS: Final[Mapping[type[exp.Expression], Callable[[Decimal, Decimal], bool]]] = {
     exp.EQ: operator.eq,
     exp.NEQ: operator.ne,
@@ -361,9 +358,9 @@ def _double(value: SqlValue) -> float | None:
             return None
 
 
-# Constant expressions as values: arithmetic, casts, dates, times and the time of the query
+# Constant expressions: arithmetic, casts, dates, times and the time of the query
 #
-# If a value depends on the session's time zone, it becomes a span with its values in all zones.
+# A value that depends on the session's time zone becomes a span of its values in all zones.
 
 _NOW: Final = "now"
 _CLOCK: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp)
@@ -496,9 +493,9 @@ def _days_later(day: SqlValue, count: SqlValue, sign: int, session: Session) -> 
     return None if days is None else moved(day, Duration(micros=sign * days * DAY_US), session)
 
 
-def _whole(value: SqlValue | None) -> int | None:
-    is_int = isinstance(value, Exact) and 0 < value.bits <= 32  # noqa: PLR2004
-    return int(value.value) if is_int and isinstance(value, Exact) else None
+def _whole(value: SqlValue | None, most_bits: int = 32) -> int | None:
+    """Return the number of an integer of so many bits at most, None for other values."""
+    return int(value.value) if isinstance(value, Exact) and 0 < value.bits <= most_bits else None
 
 
 def _is_date(value: SqlValue) -> bool:
@@ -609,8 +606,8 @@ def _part(node: exp.Expression, session: Session) -> SqlValue | None:
 
 # Functions with one value for all times of a period, like year(t), as ranges of their column
 #
-# `year(t) = 2024` holds from the start of 2024 to the start of 2025. Where a time zone may show or
-# skip such a time twice, the edge is a range with all possible points.
+# `year(t) = 2024` is true from the start of 2024 to the start of 2025. If clocks of a time zone may
+# show such a time twice or skip it, the edge is a range with all possible points.
 #
 # Source: Spark, DateTimeUtils (truncDate, truncTimestamp), Cast.
 
@@ -639,14 +636,14 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Where the values begin whose period is at least (`first`), or later than, a constant."""
+    """The values of a column begin at `first` to have a period, and at `beyond` a later one."""
 
     first: Comparable
     beyond: Comparable
 
 
 _Range = tuple[int, int]
-"""The earliest and latest place of an edge, in microseconds."""
+"""The earliest and the latest possible edge, in microseconds."""
 
 
 def period_of(
@@ -676,7 +673,7 @@ def period_of(
 
 
 def _argument(unit: str, node: exp.Expression) -> exp.Expression | None:
-    """Return the date of which an expression is the YEAR or MONTH."""
+    """Return the date in an expression for its YEAR or MONTH."""
     match node:
         case exp.Year() | exp.Month() if node.key.upper() == unit:
             return cast("exp.Expression", node.this)
@@ -692,7 +689,7 @@ def _argument(unit: str, node: exp.Expression) -> exp.Expression | None:
 def _time(
     node: exp.Expression | None, leaf_of: Callable[[exp.Expression], Leaf | None]
 ) -> Leaf | None:
-    """Return the column of dates or times that an expression is, or is the date of."""
+    """Return the column in an expression that is a column of dates or times, or its date."""
     match node:
         case None:
             return None
@@ -830,12 +827,11 @@ def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
 
 # Months and days of a known year, as dates: `year(t) = 2024 AND month(t) >= 3` is a range of t
 #
-# Where one conjunct fixes the year, a conjunct on the month can become one on the date: in other
-# years the conjunction is not true in either form.
+# If one conjunct fixes the year, a conjunct on the month can become one on the date: in other
+# years the conjunction is false in both forms.
 
 _DAYS: Final = (exp.Day, exp.DayOfMonth)
 _ON_PARTS: Final = (*FLIPPED, exp.Between, exp.In)
-
 ValueOf = Callable[[exp.Expression], SqlValue | None]
 
 
@@ -870,12 +866,8 @@ def with_dates(parts: Sequence[exp.Expression], value_of: ValueOf) -> list[exp.E
     return [part for part in found if isinstance(part, exp.Expression)]
 
 
-def _fixed(
-    parts: Sequence[exp.Expression],
-    unit: str,
-    value_of: ValueOf,
-) -> Mapping[str, int]:
-    """Return the numbers that equations fix a part of a date to, by the SQL of the date."""
+def _fixed(parts: Sequence[exp.Expression], unit: str, value_of: ValueOf) -> Mapping[str, int]:
+    """Return the value of a date's part in equations, by the SQL of the date."""
     fixed = {}
     for part in parts:
         equation = part.unnest()
@@ -884,14 +876,10 @@ def _fixed(
         sides = (equation.this, equation.expression)
         for one, other in (sides, sides[::-1]):
             argument = _argument(unit, one.unnest())
-            number = _whole_months(value_of(other)) if argument is not None else None
+            number = _whole(value_of(other), 64) if argument is not None else None
             if argument is not None and number is not None:
                 fixed[_key(argument)] = number
     return fixed
-
-
-def _whole_months(value: SqlValue | None) -> int | None:
-    return int(value.value) if isinstance(value, Exact) and value.bits else None
 
 
 def _key(argument: exp.Expression | None) -> str:
@@ -906,12 +894,12 @@ def _replaced(
     date_of: Callable[[int], tuple[int, int, int]],
     value_of: ValueOf,
 ) -> exp.Expr:
-    """Return a condition on a date in place of its month or day, if all constants become dates."""
+    """Return a condition on a date's month or day as one on the date, if constants allow it."""
     made = node.copy()
     names = ("low", "high") if isinstance(made, exp.Between) else ("expression",)
     places = made.expressions if isinstance(made, exp.In) else [made.args[name] for name in names]
     for constant in list(places):
-        number = _whole_months(value_of(constant))
+        number = _whole(value_of(constant), 64)
         try:
             day = None if number is None else dt.date(*date_of(number))
         except (ValueError, OverflowError):

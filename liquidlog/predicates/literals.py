@@ -1,8 +1,7 @@
 """SQL literals as values, with Spark's types.
 
-A literal has no value here if value or type depends on a setting, or if Spark has its own rules for
-it; callers then treat it as unknown. Arithmetic does not round, and its time does not grow with an
-exponent.
+A literal has no value here if its value or type depends on a setting, or if Spark has special rules
+for it. Arithmetic does not round, and its time does not grow with an exponent.
 """
 
 import datetime as dt
@@ -180,14 +179,12 @@ def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None
 
 
 def adjacent_texts(node: exp.Concat) -> SqlValue | None:
-    """Return the value of adjacent texts, such as `'it''s'`.
-
-    Two quotes without a space between them are one quote in Spark 4, nothing before.
-    """
+    """Return the value of adjacent texts, such as `'it''s'`."""
     texts = [str(part.this) for part in node.expressions if part.is_string]
     if node.args.get("safe") or len(texts) < len(node.expressions) or len(texts) - 1 > _MOST_GAPS:
         return None
     joined = [texts[0]]
+    # Two quotes without a space between them are one quote in Spark 4, nothing before.
     for text in texts[1:]:
         joined = [begun + gap + text for begun in joined for gap in ("", "'")]
     # Python orders texts by code points, which is also the order of UTF-8.
@@ -274,7 +271,7 @@ def _as_double(value: SqlValue) -> Floating | None:
             return None
 
 
-# How Spark compares a column with literals: the common type, if it is known
+# Comparisons of a column with literals, in Spark's common type
 #
 # A literal becomes an interval with its values in all sessions: with ANSI mode on or off, and in
 # every time zone unless one is given. docs/pruning.md has the table of these rules.
@@ -283,7 +280,6 @@ def _as_double(value: SqlValue) -> Floating | None:
 
 EXACT: Final = pa.decimal256(76, 38)
 """Holds every integer and decimal exactly."""
-
 _INT64: Final = 1 << 63
 _INTEGERS: Final = pa.int64()
 
@@ -300,7 +296,7 @@ class Comparable:
 def comparables(
     values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None = None
 ) -> tuple[Comparable, ...] | None:
-    """Return the values, of one list, with which Spark compares a column, None if unknown."""
+    """Return a list of values as Spark compares them with a column, None if unknown."""
     if any(isinstance(value, ValueSpan) for value in values):
         return _spanning(values, data_type, time_zone)
     match data_type:
@@ -449,13 +445,12 @@ _CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
 }
 
 
-# Constants of a wrong type: no session compares them with the column, or all sessions fail
+# Constants of a wrong type, which no session can compare with the column
 #
 # Source: Spark, AnsiTypeCoercion, TypeCoercion; UTF8String (texts as numbers),
 # SparkDateTimeUtils.
 
 _NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
-
 _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?|nan|inf|infinity)\s*", re.IGNORECASE
 )

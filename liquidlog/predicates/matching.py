@@ -111,7 +111,7 @@ def _tokens(text: str, escape: str) -> list[tuple[str, bool]] | None:
 
 
 def pattern(text: str, escape: str = "\\") -> Pattern | None:
-    """Return what a pattern requires, None if Spark fails on it."""
+    """Return the prefix or the whole text that a pattern of LIKE requires, None if Spark fails."""
     tokens = _tokens(text, escape)
     if tokens is None:
         return None
@@ -120,7 +120,7 @@ def pattern(text: str, escape: str = "\\") -> Pattern | None:
     return Pattern(prefix, not rest, is_open=bool(rest) and all(one == ("%", True) for one in rest))
 
 
-# From SQL predicates to masks of the files that may hold matching rows
+# Masks of the files that may hold rows for SQL predicates
 #
 # Each condition has two answers per file: may it be true for some row, and may it be false for
 # some row? NOT exchanges them, and null is neither. If the statistics do not decide, or the
@@ -137,10 +137,9 @@ def may_match(
     *,
     time_zone: dt.tzinfo | None = None,
 ) -> pa.BooleanArray:
-    """Return which live files may hold a row that satisfies the predicate.
+    """Return which live files may hold a row that satisfies the predicate; see docs/pruning.md.
 
-    docs/pruning.md lists the conditions that exclude files. A false entry is certain: with ANSI
-    mode on or off, and in every time zone unless `time_zone` gives the session's.
+    A false entry is certain: with ANSI mode on or off, and in every time zone unless one is given.
     """
     session = Session(None, time_zone)
     return judged_each(snapshot, [predicate], bounds_of, session)[0].may_match
@@ -207,7 +206,7 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
         case exp.Not():
             return _judge_not(node, bounds)
         case exp.And() | exp.Or():
-            # One recursion for a whole chain, because generated chains can have thousands of parts.
+            # One recursion for a whole chain, which can have thousands of parts.
             nodes = [cast("exp.Expression", part) for part in node.flatten()]
             if isinstance(node, exp.And):
                 nodes = with_dates(nodes, bounds.value)
@@ -275,8 +274,7 @@ def _among_values(
 ) -> Verdict:
     """Return the verdict on the range from the smallest to the largest value of a list.
 
-    No bounds prove that all rows of a file are in the list, so NOT IN excludes files only by
-    partition values. Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
+    Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
     """
     wanted = _wanted(leaf, values, members, bounds)
     has_text = any(isinstance(value, str) for value in values)
@@ -343,18 +341,18 @@ def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
         return bounds.unknown()
     if not has_plain_order(leaf, bounds.schema):
         return bounds.unknown()
-    asked = pattern(value, escape) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
-    if asked is None or (not asked.prefix and not asked.is_whole):
+    wanted = pattern(value, escape) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
+    if wanted is None or (not wanted.prefix and not wanted.is_whole):
         return bounds.unknown()
-    verdict = _begins_with(leaf, asked, bounds)
+    verdict = _begins_with(leaf, wanted, bounds)
     return verdict.negated() if node.args.get("negate") else verdict
 
 
-def _begins_with(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
-    if asked.is_whole:
-        return _compared(exp.EQ, leaf, between(asked.prefix, asked.prefix, pa.string()), bounds)
+def _begins_with(leaf: Leaf, wanted: Pattern, bounds: FileBounds) -> Verdict:
+    if wanted.is_whole:
+        return _compared(exp.EQ, leaf, between(wanted.prefix, kind=pa.string()), bounds)
     # In UTF-8 order, the texts with this prefix are consecutive, and the prefix is the first.
-    prefix = asked.prefix.encode()
+    prefix = wanted.prefix.encode()
     start = pa.scalar(prefix, pa.binary())
     low, high = (pc.cast(end, pa.binary()) for end in bounds.limits(leaf, pa.string()))
     low_begins, high_begins = (pc.binary_slice(end, 0, len(prefix)) for end in (low, high))
@@ -364,7 +362,7 @@ def _begins_with(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
     all_begin = pc.and_kleene(pc.equal(low_begins, start), pc.equal(high_begins, start))
     some = bounds.may_have_value(leaf)
     # If the pattern is more than a prefix, any text may fail.
-    some_fail = true_or_unknown(pc.invert(all_begin)) if asked.is_open else bounds.everything
+    some_fail = true_or_unknown(pc.invert(all_begin)) if wanted.is_open else bounds.everything
     return Verdict(may & some, some_fail & some)
 
 
@@ -454,14 +452,8 @@ def _compared(
     return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
 
 
-# A workload as people write it, and its usable predicates
-#
-# JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; the default weight is 1.
-# An invalid predicate keeps its text and has a `problem`.
-
-
 def parse_workload(text: str, *, source: str) -> Workload:
-    """Return the predicates of JSON lines, invalid ones with their problem."""
+    """Return the predicates of JSON lines, such as {"where": "x = 1", "weight": 3}."""
     found = tuple(_lines(text, source))
     if not found:
         raise UsageError(f"{source} holds no predicate", where=source)
@@ -499,12 +491,9 @@ def positive_weight(value: object, place: str) -> float:
     return float(str(value))
 
 
-# The answers for a whole workload, and its predicates without one
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """The conditions of a workload with their answers, and the other predicates."""
+    """The conditions of a workload with their answers, and its predicates without an answer."""
 
     workload: Workload
     judged: tuple[Judged, ...]
@@ -516,13 +505,9 @@ class Answers:
         return tuple(dict.fromkeys(text for one in self.judged for text in one.cannot_prune))
 
     def asked_at(self, now_ms: int | None) -> str | None:
-        """Return the time (ISO 8601, UTC) on which some answer depends, or None."""
-        return iso_time(now_ms) if self.asks_for_time and now_ms is not None else None
-
-    @property
-    def asks_for_time(self) -> bool:
-        """Return whether some answer depends on the time of the query."""
-        return any(one.asks_for_time for one in self.judged)
+        """Return the time (ISO 8601, UTC) if some answer depends on it, else None."""
+        depends = any(one.asks_for_time for one in self.judged)
+        return iso_time(now_ms) if depends and now_ms is not None else None
 
 
 def answers(
@@ -554,9 +539,7 @@ def answers(
     )
 
 
-# The files that a condition on partition columns selects: exact, or refused
-#
-# Partition values are constants. Where their order does not decide, each one is evaluated.
+# The files that a condition on partition columns selects: exactly, or the condition is refused
 
 _Value = SqlValue | bool
 
@@ -594,11 +577,11 @@ def matching_partitions(
             option="where",
         )
     session = Session(None, ZoneInfo(time_zone))
-    asked, spared = judged_each(snapshot, [where, f"NOT ({where})"], bounds_of, session)
-    if asked.asks_for_time:
-        raise _undecided(where, ", which asks for the time")
-    can_match = np.asarray(asked.may_match, np.bool_)
-    rows = np.flatnonzero(can_match & np.asarray(spared.may_match, np.bool_))
+    true, false = judged_each(snapshot, [where, f"NOT ({where})"], bounds_of, session)
+    if true.asks_for_time:
+        raise _undecided(where, ", which depends on the current time")
+    can_match = np.asarray(true.may_match, np.bool_)
+    rows = np.flatnonzero(can_match & np.asarray(false.may_match, np.bool_))
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
     columns = {written: known[path] for written, path in named.items() if path in known}
     truths: dict[tuple[str | None, ...], bool] = {}

@@ -1,8 +1,8 @@
-"""SQL predicates as weighted boxes over clustering columns, to which layouts are fitted.
+"""SQL predicates as weighted boxes over clustering columns, to fit layouts to them.
 
-A condition that no box can express, or on another column, counts as true for every row, so a box
-may be larger than the predicate, never smaller. Times without a zone are in UTC. Only layouts
-depend on boxes, never the files that a reader skips.
+A condition that no box can express, or on another column, counts as true for every row: a box may
+be larger than the predicate, never smaller. Times without a zone are in UTC. Boxes only decide
+layouts, never which files a query skips.
 """
 
 import datetime as dt
@@ -40,12 +40,10 @@ from liquidlog.spec.schema import (
 )
 
 _MAX_ALTERNATIVES: Final = 64
-
 NO_COLUMN: Final = "narrows by no clustering column"
 NEVER: Final = "is never true"
 NO_CONDITION: Final = "is no condition on this table"
 REDACTED: Final = "has values in place of redacted constants"
-
 MAX_PREDICATES: Final = 256
 MAX_INTERVALS: Final = 1024
 _MAX_INTERVALS_OF_TERM: Final = 64
@@ -95,7 +93,7 @@ _ALWAYS: Final[_Alternatives] = ({},)
 def fitted_workload(
     workload: Workload, columns: Sequence[Path], schema: StructType
 ) -> FittedWorkload:
-    """Return the conditions of predicates on clustering columns, with shares as weights."""
+    """Return the conditions on clustering columns, with shares of the queries as weights."""
     domains = _domains(columns, schema)
     weights: dict[_Boxes, float] = {}
     left: dict[str, list[float]] = {}
@@ -138,7 +136,7 @@ def _boxes(alternatives: _Alternatives) -> _Boxes:
 
 
 def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]:
-    """Return all predicates, or a systematic sample of about MAX_PREDICATES per set of columns."""
+    """Return all predicates, or a sample of about MAX_PREDICATES from all sets of columns."""
     if len(weights) <= MAX_PREDICATES:
         return list(weights.items())
     strata: dict[frozenset[int], list[tuple[_Boxes, float]]] = {}
@@ -152,7 +150,7 @@ def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]
 def _sampled(
     predicates: Sequence[tuple[_Boxes, float]], total: float
 ) -> Iterator[tuple[_Boxes, float]]:
-    """Yield the predicates at evenly spaced steps of their summed weights."""
+    """Yield predicates at evenly spaced steps of their summed weights."""
     ends = np.cumsum([weight for _, weight in predicates])
     wanted = max(1, min(len(predicates), round(MAX_PREDICATES * ends[-1] / total)))
     steps = (np.arange(wanted) + 0.5) * (ends[-1] / wanted)
@@ -347,11 +345,11 @@ class _Reduction:
         is_text = domain is not None and domain.leaf.data_type == PrimitiveType("string")
         if domain is None or not is_text or not isinstance(value, str) or node.args.get("negate"):
             return _ALWAYS
-        asked = pattern(value) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
-        if asked is None or not asked.prefix:
+        wanted = pattern(value) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
+        if wanted is None or not wanted.prefix:
             return _ALWAYS
-        last = asked.prefix + ("" if asked.is_whole else "\U0010ffff")
-        return ({domain.number: (_Span(asked.prefix, last),)},)
+        last = wanted.prefix + ("" if wanted.is_whole else "\U0010ffff")
+        return ({domain.number: (_Span(wanted.prefix, last),)},)
 
     def _domain(self, node: exp.Expression) -> _Domain | None:
         known = {path: domain.leaf for path, domain in self.domains.items()}

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A source's record of queries: their times (ms since 1970) and average amounts."""
+    """The record of queries in a source: their times (ms since 1970) and average amounts."""
 
     first_ms: int | None = None
     last_ms: int | None = None
@@ -23,9 +23,9 @@ class Recorded:
 class WeightedPredicate:
     """A SQL condition and its frequency, in a unit that the whole workload shares.
 
-    `problem` is why `where` is no condition on one table. `recorded` is None for a predicate that
-    somebody wrote. Stand-ins are values of the table in place of redacted constants: they predict
-    what is read, but no layout can be fitted to them.
+    `problem` says why `where` is no condition on one table. `recorded` is None for a predicate that
+    somebody wrote. Stand-ins are values of the table in place of redacted constants: predictions
+    use them, but no layout can be fitted to them.
     """
 
     where: str
@@ -89,7 +89,6 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _HOUR_US: Final = 3_600_000_000
 
 ANY_OFFSET_US: Final = 18 * _HOUR_US
-
 ANY_SHIFT_US: Final = 25 * _HOUR_US
 """More than the largest difference ever between two offsets of one time zone."""
 
@@ -98,9 +97,9 @@ ANY_SHIFT_US: Final = 25 * _HOUR_US
 class Session:
     """A reader's time (microseconds since 1970) and time zone, None if any is possible.
 
-    `for_rows`: the answer decides which rows are read or replaced, so no row may be missed, not
-    even a NaN that a writer left out of its bounds. Other Delta readers miss it, and so do
-    predictions of what they open.
+    With `for_rows`, the answer decides which rows are read or replaced, so no row may be missed,
+    not even a NaN that a writer left out of its bounds. Other Delta readers miss such a NaN, and
+    predictions of what they read have to do the same.
     """
 
     now_us: int | None = None

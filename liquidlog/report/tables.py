@@ -31,7 +31,7 @@ from liquidlog.spec.text import amount, counted, render_size, visible_lines
 
 if TYPE_CHECKING:
     from liquidlog.clustering.health import Health
-    from liquidlog.doctor import Asked
+    from liquidlog.doctor import Queried
     from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
     from liquidlog.foresee.verdict import Verdict
     from liquidlog.operations.inspect import Scan, WrittenBytes
@@ -172,7 +172,7 @@ def health(measured: "Health") -> Report:
 
 def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
     judged: Verdict | None = found["verdict"]
-    queries: Asked | None = found["workload"]
+    queries: Queried | None = found["workload"]
     parts: list[Part] = [*verdict(judged)]
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))

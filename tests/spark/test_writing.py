@@ -517,7 +517,7 @@ def test_rows_that_the_condition_does_not_name_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = filled(table_of(tmp_path), 100)
-    with pytest.raises(ExecutorError, match="the condition of what is replaced"):
+    with pytest.raises(ExecutorError, match="the condition of the replaced rows"):
         overwrite(numbers(spark, 20), table, where="id < 10")
     for where in ("id < current_timestamp()", "nothing = 1", "id <"):
         with pytest.raises(UsageError):
@@ -558,7 +558,7 @@ def test_rows_that_come_while_others_are_replaced_are_a_conflict(
 
     monkeypatch.setattr(frames, "write_frame", slow)
     first = 5
-    with pytest.raises(CommitConflictError, match="came that may have rows"):
+    with pytest.raises(CommitConflictError, match="were added that may have rows"):
         overwrite(numbers(spark, 5), table, where="id < 10")
     require_untouched(table, 2)
     first = 100

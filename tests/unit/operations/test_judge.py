@@ -115,7 +115,7 @@ def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
     assert said(*words[1:])[0] == 0
     assert any("upper(x) = 'a'" in line for line in lines)
     (unlike,) = [n for n, line in enumerate(lines) if line.startswith("layout-unlike-workload")]
-    assert "ask for z, y" in lines[unlike]
+    assert "compare z, y" in lines[unlike]
     assert shlex.split(lines[unlike + 1])[1:] == ["advise", table.uri, "--workload", str(readers)]
 
 
