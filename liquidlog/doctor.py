@@ -126,7 +126,7 @@ class Histories:
             self._missed.setdefault((version, earlier), []).append(path)
 
     def missed(self) -> tuple[Missed, ...]:
-        """Return the removes that missed, as long as what they left is live."""
+        """Return the removes of files that were not live, if files with their rows still are."""
         by_version: dict[int, list[str]] = {}
         for path, (_, added) in self._live.items() if self._missed else ():
             by_version.setdefault(added, []).append(path)
@@ -576,7 +576,7 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
                 before = min(one.version for one in missed) - 1
                 left = (
                     f"the files with these rows: {listed(files, _MOST_FILES)}. Restore version"
-                    f" {before} with an engine that can, and repeat what came after it"
+                    f" {before} with an engine that can, and repeat the later changes"
                 )
             yield Finding(
                 name=name,

@@ -1,11 +1,10 @@
 """The documents between planner, executor and commit: plans and results of rewrites and writes.
 
-A plan lists the files to rewrite together and all that an executor needs for it; a result lists the
+A plan lists the files to rewrite together and everything that an executor needs; a result lists the
 written files with facts about them. Neither contains a secret; both can be saved, reviewed, shipped
 and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
-
-A plan of a large table names a million files. Arrow columns take a quarter of the memory of as many
-structs; a file becomes a struct when it is accessed.
+A plan may name a million files, so it has them in Arrow columns, which take a quarter of the memory
+of structs.
 """
 
 import datetime as dt
@@ -376,7 +375,7 @@ Cancelled = Callable[[], Mapping[int, str]]
 """Returns why groups can no longer be committed, by id; an executor calls it now and then."""
 
 Tasks = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
-"""(function, requests) -> what the function returns for each request, in their order.
+"""(function, requests) -> the function's values for the requests, in their order.
 
 The function is called on an executor's machines, so all three can be pickled. Our own errors, such
 as of a file that cannot be read, become an ExecutorError with their message.
@@ -397,9 +396,9 @@ class WrittenFile(Document, frozen=True, kw_only=True):
 
 
 class GroupCosts(Document, frozen=True, kw_only=True):
-    """Time that a rewrite spent per phase, and bytes that it moved.
+    """The time of a rewrite per phase, and the bytes that it moved.
 
-    Seconds are sums over all tasks, but `sample_seconds` are elapsed. `map` cuts rows into slices,
+    Seconds are sums over all tasks; `sample_seconds` are elapsed. `map` cuts rows into slices,
     `shuffle` waits for slices, `write` sorts rows and writes files, `verify` takes checksums.
     """
 
@@ -582,7 +581,7 @@ _KD_PAYS_FROM_FILES: Final = 8
 
 
 class RewriteMode(StrEnum):
-    """How a rewrite lays out its inputs; the reference engine's three modes of OPTIMIZE."""
+    """The layout of a rewrite: the reference engine's three modes of OPTIMIZE."""
 
     CLUSTERING = "clustering"
     ZORDER = "zorder"
@@ -590,10 +589,10 @@ class RewriteMode(StrEnum):
 
 
 class ClusteringPolicy(Document, frozen=True, kw_only=True):
-    """What the user asks of the planner, as `clustering.settings` has it; all sizes are bytes.
+    """The settings of a plan, see `clustering.settings`; all sizes are bytes.
 
-    `compression` is None to leave it to the table's property. `prefix`, `row_group_rows` and
-    `partition_time_zone` are absent from the document if nothing asks for them.
+    `compression` is None for the table's property. `prefix`, `row_group_rows` and
+    `partition_time_zone` are absent from the document by default.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -649,14 +648,14 @@ class WriterOptions(Document, frozen=True, kw_only=True):
 
 
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
-    """What to rewrite at one version of a table; every file considered is in a group or skipped.
+    """The rewrite of one version of a table; every file considered is in a group or skipped.
 
     `schema_string` is the table's schema in the protocol's JSON. `columns` are the curve's
     dimensions, in order; empty for compaction. `row_tracking` is None if data files have no hidden
     columns. `fitted` is the workload for the layout. Outputs are written for the table's `terms`;
     without them, a commit can follow no change of metadata. `partition_columns` are physical names,
     in the table's order. `former_partition_columns` become data: the inputs have their values, and
-    all groups of such a plan are one commit. The document omits these and `fitted` where empty.
+    all groups of such a plan are one commit. The document omits empty ones, and an empty `fitted`.
 
     `decided_by` maps fields of the policy (or "strategy") that do not have their defaults to OPTION
     or the name of the table's property. `notes` are sentences for people. The executor uses
@@ -778,12 +777,12 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
 
 class RewrittenGroup(Document, frozen=True, kw_only=True):
-    """Facts about a finished group; checksums are 32 hex digits, equal for equal multisets.
+    """Facts about a finished group, one line of a result document.
 
-    `run` is the token of the run that wrote the outputs, part of their names; the table's directory
-    has the run's fate (see `data.runs`). `read_back` is false if the outputs were not read back to
-    prove them, else absent. `partition_values` are the plan's, absent if the table is not
-    partitioned. A group is one line of a result document.
+    Checksums are 32 hex digits, equal for equal multisets. `run` is the token of the run that wrote
+    the outputs, part of their names (see `data.runs`). `read_back` is false if the outputs were not
+    read back to prove them, else absent. `partition_values` are the plan's, absent if the table is
+    not partitioned.
     """
 
     format_version: int = RESULT_FORMAT_VERSION

@@ -499,7 +499,7 @@ class Table(Summary):
         require_fit: bool = True,
         **settings: Unpack[PlanSettings],
     ) -> ClusteringPlan:
-        """Return the plan of what OPTIMIZE would rewrite; writes nothing.
+        """Return the plan of OPTIMIZE; writes nothing.
 
         The `settings` are those of `PlanSettings`: full, strategy, curve, where, budget,
         max_file_size, zorder_by and others; docs/reference/settings.md has all. Missing ones, or
@@ -721,15 +721,15 @@ class Table(Summary):
         workload: Queries | None = None,
         **settings: Unpack[RewriteSettings],
     ) -> "Optimized":
-        """Plan, rewrite and commit; return what was done.
+        """Plan, rewrite and commit; return the plan, the commits and the metrics.
 
         Args:
             session: The running session of the executor, as a SparkSession; None for the active
                 one, or a new local one.
-            executor: What rewrites the files, by its name; `auto` is `local` for plans of up to
-                4 GiB of input, unless a session or a Spark is there, else `spark`.
-            plan: What to rewrite, as `plan` returns it, without settings of a plan.
-            workload: What `plan` takes.
+            executor: The name of the executor; `auto` is `local` for plans of up to 4 GiB of input,
+                unless a session or a Spark is there, else `spark`.
+            plan: A plan that `plan` returned; then give no settings of a plan.
+            workload: As for `plan`.
             settings: The settings of `plan` and `commit`; `read_back` and `local_limit` of the
                 executor; with `final`, rounds are repeated as long as each lowers the average
                 depth by `min_gain` (0.1 if None).
@@ -771,19 +771,8 @@ class Table(Summary):
         """Turn a partitioned table into a clustered one, in one commit.
 
         Rows that others delete meanwhile are deleted as in `commit`; files that others add are a
-        conflict, and nothing is committed.
-
-        Args:
-            cluster_by: The clustering columns; partition columns may be among them.
-            session: As `optimize` takes it.
-            executor: What rewrites the files, by its name; `auto` is `local` for plans of up to
-                4 GiB of input, unless a session or a Spark is there, else `spark`.
-            workload: What `plan_migration` takes.
-            max_reconciled_share: As `commit` takes it.
-            reconcile_limit: As `commit_each` takes it.
-            read_back: Whether outputs are read back, to prove them.
-            local_limit: The most input for the executor `local`.
-            settings: What `plan_migration` takes.
+        conflict, and nothing is committed. The arguments are those of `plan_migration`, `optimize`
+        and `commit_each`; partition columns may be among the clustering columns.
 
         Raises:
             UsageError: As `plan_migration` and `optimize`.
@@ -851,7 +840,7 @@ class Table(Summary):
         merge_schema: bool = False,
         where: str | None = None,
     ) -> WritePlan:
-        """Return what rows must meet and how to write them, as for `liquidspark.append`.
+        """Return the checks of rows and how to write them, as for `liquidspark.append`.
 
         `cluster` places rows along the curve of the clustering columns. With `where`, rows replace
         the rows of which it is true. `merge_schema` adds columns that the table lacks.
@@ -880,7 +869,7 @@ class Table(Summary):
         txn: tuple[str, int] | None = None,
         blind: bool = False,
     ) -> Written:
-        """Commit what was written for a plan of `plan_write`, with the proof that it is all there.
+        """Commit the result of a plan of `plan_write`, with the proof that all rows are there.
 
         `txn` is (application id, version): if the table has this or a later version of the
         application, nothing is committed, and the returned value says so. `blind` says whether the

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import numpy as np
@@ -96,14 +96,11 @@ if TYPE_CHECKING:
 Batches: TypeAlias = Iterable[pa.RecordBatch]
 Made = TypeVar("Made")
 
+BatchFunction: TypeAlias = Callable[[Batches], Iterator[pa.RecordBatch]]
+"""A function that mapInArrow calls once per task; must be picklable."""
+
 TaskFunction = Callable[[int, Any], Iterator[Made]]
 """(number of the task, its request) -> results."""
-
-
-class BatchFunction(Protocol):
-    """A function that mapInArrow calls once per task; must be picklable."""
-
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True, slots=True)

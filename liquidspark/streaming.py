@@ -53,9 +53,6 @@ class InlineClustering:
     def __post_init__(self) -> None:
         whole_number(self.every, argument="every", least=1)
 
-    def arguments(self) -> dict[str, Any]:
-        return {"strategy": "overlap", "budget": self.budget, "tolerance": self.tolerance}
-
 
 def stream(
     df: DataFrame,
@@ -171,9 +168,9 @@ class _Clustering:
 
     def _rewrite(self, spark: SparkSession) -> None:
         given = self.table.opened.store.storage.source()
-        table = Table.open(self.table.uri, storage_options=given)
+        table, policy = Table.open(self.table.uri, storage_options=given), self.policy
         try:
-            plan = table.plan(**self.policy.arguments())
+            plan = table.plan(strategy="overlap", budget=policy.budget, tolerance=policy.tolerance)
             if not plan.groups:
                 return
             outcomes = execute_groups(spark, plan, options=self.options, storage_options=given)

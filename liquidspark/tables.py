@@ -231,7 +231,7 @@ class DeltaTable:
 
     @classmethod
     def createIfNotExists(cls, sparkSession: "SparkSession | None" = None) -> "DeltaTableBuilder":
-        """Return a builder of a new table; one that is there is returned as it is."""
+        """Return a builder of a new table; an existing table is returned unchanged."""
         return DeltaTableBuilder(_session(sparkSession), if_not_exists=True)
 
     @property
@@ -461,7 +461,7 @@ def create_table(
     place = location if location is not None else new_location(spark, name or ())
     has_columns = definition.get("like") is not None or bool(definition["schema"].fields)
     try:
-        # Without columns, only look whether there is a table already.
+        # Without columns, only check whether there is a table already.
         table = Table.create(
             place, **definition, storage_options=storage_options, dry_run=not has_columns
         )

@@ -144,10 +144,8 @@ def _metrics_of_inputs(
     commits: int,
     gone: Collection[str] = (),
 ) -> dict[str, object]:
-    inputs = pa.concat_tables(
-        [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
-    )
-    inputs = _without(inputs, gone)
+    tables = [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
+    inputs = _without(pa.concat_tables(tables), gone)
     removed = inputs["size_bytes"].to_numpy()
     considered = snapshot.files.num_rows
     if plan.partitioned_by:
@@ -307,9 +305,8 @@ class FilesAdded(Conflict):
     paths: tuple[str, ...]
 
     def __str__(self) -> str:
-        by = (
-            f"version(s) {', '.join(map(str, self.versions))}" if self.versions else "other commits"
-        )
+        numbers = ", ".join(map(str, self.versions))
+        by = f"version(s) {numbers}" if self.versions else "other commits"
         listed = ", ".join(self.paths[:_SHOWN]) + (", …" if self.paths[_SHOWN:] else "")
         return (
             f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed};"

@@ -96,10 +96,6 @@ class Partitions:
         ends = np.flatnonzero(np.diff(numbers[order])) + 1
         yield from (part for part in np.split(files[order], ends) if len(part))
 
-    def values_of(self, file: int) -> dict[str, str | None]:
-        """Return the partition values for outputs of a file's group."""
-        return dict(self.values[int(self.number[file])])
-
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
     """Return the partitions of the live files, each with the values of one of its files."""
@@ -132,7 +128,7 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
 
 
 def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mask:
-    """Return a mask of the files whose partition values satisfy a condition, if there is one."""
+    """Return a mask of the files whose partition values satisfy a condition; all without one."""
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)
     # The SQL parser takes a third of a command's start.
@@ -287,7 +283,7 @@ def build_plan(
     plan_id = new_id()
     inputs = input_files(snapshot.files, choice.groups)
     partitions = partitions_of(snapshot)
-    values = [partitions.values_of(int(rows[0])) for rows in choice.groups]
+    values = [dict(partitions.values[partitions.number[rows[0]]]) for rows in choice.groups]
     physical, properties = partitions.columns, snapshot.metadata.configuration
     kept = [_kept_files(snapshot.files, rows) for rows in choice.kept] or [NONE_KEPT] * len(inputs)
     options = planned_writer_options(snapshot, columns, policy)
@@ -561,7 +557,7 @@ _FEW_OUTPUTS: Final = 64
 
 
 def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
-    """Return which live files may be kept, whatever their size; bounds need not be tight."""
+    """Return which live files may be kept, of any size; bounds need not be tight."""
     counted = pc.is_valid(num_records(snapshot.files))
     whole = pc.is_null(snapshot.files["deletion_vector"])
     mask = np.asarray(counted, np.bool_) & np.asarray(whole, np.bool_)
@@ -674,7 +670,7 @@ class _Group:
 
 
 def _covers(files: Mask, spans: ColumnSpans) -> Mask:
-    """Return which files have their middle where some `files` lie in a column."""
+    """Return which files have their middle in the range of one of `files` in a column."""
     rows, points = spans.order[files[spans.order]], (spans.low + spans.high) / 2
     if not len(rows):
         return np.zeros(len(points), np.bool_)

@@ -196,19 +196,14 @@ def _dotted_problem(schema: StructType, path: Path) -> str | None:
 
 def _no_statistics(logical: Path, configuration: Mapping[str, str]) -> str:
     named = configuration.get("delta.dataSkippingStatsColumns")
-    reason = (
-        f"delta.dataSkippingStatsColumns is {named!r}"
-        if named is not None
-        else "only the first"
-        f" {configuration.get('delta.dataSkippingNumIndexedCols', '32')} columns have them"
-        " (delta.dataSkippingNumIndexedCols)"
-    )
+    count = configuration.get("delta.dataSkippingNumIndexedCols", "32")
+    reason = f"only the first {count} columns have them (delta.dataSkippingNumIndexedCols)"
+    if named is not None:
+        reason = f"delta.dataSkippingStatsColumns is {named!r}"
     return f"{quote_path(logical)} has no statistics: {reason}"
 
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
-
-_WHERE: Final = f"the {CLUSTERING_DOMAIN} domain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,16 +229,17 @@ class _Domain(msgspec.Struct):
 
 def read_domain(configuration: str) -> tuple[Path, ...]:
     """Return the physical paths that the domain's configuration lists."""
+    where = f"the {CLUSTERING_DOMAIN} domain"
     try:
         domain = msgspec.json.decode(configuration, type=_Domain)
     except UNREADABLE as error:
-        raise CorruptLogError(_WHERE, f"its configuration cannot be read: {error}") from error
+        raise CorruptLogError(where, f"its configuration cannot be read: {error}") from error
     # Engines write a column as a list of name parts, the protocol shows it as one string.
     paths = tuple(
         (entry,) if isinstance(entry, str) else tuple(entry) for entry in domain.clustering_columns
     )
     if not all(path and all(path) for path in paths):
-        raise CorruptLogError(_WHERE, "it names a clustering column without a name")
+        raise CorruptLogError(where, "it names a clustering column without a name")
     return paths
 
 
@@ -294,18 +290,24 @@ def _resolve(schema: StructType, path: Path) -> ClusteringColumn | None:
 # as floating-point numbers, and so are many texts under a collation.
 
 
+_FILTERED_TYPES: Final = (
+    *("byte", "short", "integer", "long"),
+    *("date", "timestamp", "timestamp_ntz", "string", "binary"),
+)
+
+
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
     """Return the leaves of columns that get Bloom filters, in the requested order."""
     known = {leaf.logical: leaf for leaf in leaves(schema)}
-    problems, unknown = [], []
+    problems, unknown, named = [], [], []
     for path in requested:
         problem = _shape_problem(schema, path) or _filter_problem(schema, path)
         if problem is not None:
             problems.append(problem)
         elif find_column(schema, path) is None:
             unknown.append(quote_path(path))
-    there = [path for path in requested if find_column(schema, path) is not None]
-    named = [resolve_path(schema, path)[0] for path in there]
+        else:
+            named.append(resolve_path(schema, path)[0])
     problems += [*unknown_columns(unknown, schema), *repeated_names(named)]
     if problems:
         raise UsageError(f"bloom_filter: {'; '.join(problems)}", option="bloom_filter")
@@ -322,17 +324,9 @@ def _filter_problem(schema: StructType, path: Path) -> str | None:
             return f"{name} is of type {kind}, where 0.0 and -0.0 are equal and hashed differently"
         case PrimitiveType("string") if any(one and _COLLATIONS in one.metadata for one in around):
             return f"{name} is a collated string, whose equal texts are hashed differently"
-        case DecimalType() | PrimitiveType(
-            "byte"
-            | "short"
-            | "integer"
-            | "long"
-            | "date"
-            | "timestamp"
-            | "timestamp_ntz"
-            | "string"
-            | "binary"
-        ):
+        case DecimalType():
+            return None
+        case PrimitiveType(kind) if kind in _FILTERED_TYPES:
             return None
         case other:
             return (
@@ -530,12 +524,10 @@ def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
 def _high_water_mark(snapshot: Snapshot) -> int:
     """Return the highest row id that was ever assigned, -1 if none was."""
     domain = snapshot.domains.get(ROW_TRACKING_DOMAIN)
+    mark = -1
     try:
-        mark = (
-            -1
-            if domain is None
-            else msgspec.json.decode(domain.configuration, type=_RowIds).row_id_high_water_mark
-        )
+        if domain is not None:
+            mark = msgspec.json.decode(domain.configuration, type=_RowIds).row_id_high_water_mark
     except UNREADABLE as error:
         raise CorruptLogError(_DOMAIN_PLACE, f"cannot be read: {error}") from error
     files = snapshot.files

@@ -139,18 +139,15 @@ def _notes(snapshot: Snapshot, measured: "_Measured") -> Iterator[str]:
         yield f"{_files(count)} with deleted rows; the ranges may be wider than the live rows"
 
 
-def _direct_lake_note(files: pa.Table) -> Iterator[str]:
+def _direct_lake_notes(files: pa.Table) -> tuple[str, ...]:
     count, rows = files.num_rows, int(pc.sum(files["num_records"]).as_py() or 0)
-    near = [
+    near = ", and ".join(
         f"{most_files:,} files and {most_rows:,} rows on {capacity}"
         for capacity, most_files, most_rows in _DIRECT_LAKE
         if count >= _NEAR * most_files or rows >= _NEAR * most_rows
-    ]
-    if near:
-        yield (
-            f"{_files(count)} with {rows:,} rows; Direct Lake of Fabric loads tables of at most"
-            f" {', and '.join(near)}, and counts row groups as it counts files"
-        )
+    )
+    text = f"{_files(count)} with {rows:,} rows; Direct Lake of Fabric loads tables of at most"
+    return (f"{text} {near}, and counts row groups as it counts files",) if near else ()
 
 
 def _truncation_notes(
@@ -334,6 +331,7 @@ def measure_health(
     boxes = box_overlaps(by_column)
     prefix = prefix_chars(snapshot)
     depth = depths(ranges)
+    notes = _direct_lake_notes(measured.files) if mask is None else ()
     return Health(
         table_uri=snapshot.uri,
         version=snapshot.version,
@@ -357,10 +355,7 @@ def measure_health(
         box_files_measured=boxes.files_measured,
         depth_histogram=_histogram(depth),
         columns=tuple(_column_health(measured, number, prefix) for number in range(len(columns))),
-        notes=(
-            *_notes(snapshot, measured),
-            *(_direct_lake_note(measured.files) if mask is None else ()),
-        ),
+        notes=(*_notes(snapshot, measured), *notes),
     )
 
 

@@ -90,7 +90,7 @@ def input_key(file: InputFile) -> tuple[FileKey, int]:
 def deleted_input(
     file: InputFile, vector: DeletionVector | None, reconcilable: Reconcilable
 ) -> DeletedInput | None:
-    """Return what was deleted of a changed input, None if that is not clear."""
+    """Return the deletions from a changed input, None if they are not clear."""
     key, deleted_before = input_key(file)
     course = reconcilable.course(key, deleted_before)
     if course.fate is Fate.REMOVED and vector is None:

@@ -435,7 +435,7 @@ class LayoutSearch:
         )
         if len(base.files) < snapshot.files.num_rows:
             self._notes.append(
-                f"what is read now is measured on {len(base.files)} of"
+                f"present reads are measured on {len(base.files)} of"
                 f" {snapshot.files.num_rows} files"
             )
         outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)

@@ -193,7 +193,7 @@ class ReconciledRows:
 
     @classmethod
     def expected(cls, stale: Sequence[Staleness]) -> "ReconciledRows":
-        """Return what the log says was deleted from the inputs of groups."""
+        """Return the rows that were deleted from the inputs of groups, by the log."""
         deleted = [one for its in stale for one in its.deleted]
         gone = tuple(path for its in stale for path in its.gone)
         if not deleted:
@@ -885,9 +885,3 @@ class _Batch:
             clear_runs(self._run.store, state.runs)
         if is_lasting:
             clear_runs(self._run.store, [claimed.claim])
-
-
-def pending_groups(store: TableStore, plan: ClusteringPlan) -> tuple[RewriteGroup, ...]:
-    """Return the groups of a plan that are still to be rewritten."""
-    done = LandedGroups(store, plan).update()
-    return tuple(group for group in plan.groups if group.group_id not in done)

@@ -118,7 +118,7 @@ def _rescanned(
 def examine(
     opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None
 ) -> tuple[Examined, Advice | None]:
-    """Return what the log says about the clustering, and the advice behind the verdict."""
+    """Return the facts about a table's clustering, and the advice behind the verdict."""
     store, snapshot = opened.store, opened.snapshot()
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
@@ -223,7 +223,7 @@ class _Mending:
     dry_run: bool
 
     def commit(self, name: str, derive: Derive, files: Callable[[], int] = lambda: 0) -> Mended:
-        """Commit a change, if there is one; `files` counts those of the last attempt."""
+        """Commit a change, if there is one; `files` counts the files of the last attempt."""
         version = commit_in_place(
             self.store,
             self.snapshot,

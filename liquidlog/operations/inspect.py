@@ -41,7 +41,7 @@ from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Sample
 from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import list_log, read_commits
-from liquidlog.plan import InputFiles, ReadPlan, RowTracking
+from liquidlog.plan import InputFiles, ReadPlan, RowTracking, live_rows
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.actions import AddFile, RemoveFile
@@ -93,11 +93,11 @@ def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
 
-    `numRecords` is None if statistics lack. A clustering column that the schema lost keeps its
+    `numRecords` is None without statistics. A clustering column that the schema lacks has its
     physical name. `layoutNotes` name wrong and unknown properties of the layout.
     """
     state = clustering_state(snapshot)
-    metadata, protocol = snapshot.metadata, snapshot.protocol
+    metadata, protocol, files = snapshot.metadata, snapshot.protocol, snapshot.files
     layout, wrong = _layout(snapshot)
     return {
         "version": snapshot.version,
@@ -110,9 +110,9 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
         "lastModified": iso_time(snapshot.timestamp_ms),
         "partitionColumns": list(metadata.partition_columns),
         "clusteringColumns": [*state.names, *(quote_path(path) for path in state.unresolved)],
-        "numFiles": snapshot.files.num_rows,
+        "numFiles": files.num_rows,
         "sizeInBytes": snapshot.size_bytes,
-        "numRecords": live_rows(snapshot.files),
+        "numRecords": live_rows(files["num_records"], files["deletion_vector"]),
         "properties": dict(metadata.configuration),
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
@@ -144,14 +144,6 @@ def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
     if value and isinstance(value[0][-1], float):
         return [weights_text([one]) for one in value]
     return [quote_path(path) for path in value]
-
-
-def live_rows(files: pa.Table) -> int | None:
-    """Return the number of rows in `files` without deleted ones, None where unknown."""
-    rows = num_records(files)
-    if rows.null_count:
-        return None
-    return int(pc.sum(pc.subtract(rows, deleted_rows(files))).as_py() or 0)
 
 
 # Health by the columns of a workload, and the files of a table

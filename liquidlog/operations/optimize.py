@@ -28,7 +28,7 @@ from liquidlog.clustering.settings import (
 from liquidlog.commit import OpenedTable
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
 from liquidlog.foresee.verdict import Criteria
-from liquidlog.operations.batches import pending_groups
+from liquidlog.operations.batches import LandedGroups
 from liquidlog.operations.define import changed
 from liquidlog.operations.executors import (
     LOCAL,
@@ -181,7 +181,8 @@ def rewritten(
         return migrate_empty(opened, plan)
     watch = watch_for(opened, plan, commits.get("max_reconciled_share"))
     rewrite = executor(plan)
-    pending = tuple(group.group_id for group in pending_groups(opened.store, plan))
+    landed = LandedGroups(opened.store, plan).update()
+    pending = [group.group_id for group in plan.groups if group.group_id not in landed]
     return commit_groups(
         opened,
         plan,

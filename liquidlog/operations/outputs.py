@@ -752,9 +752,9 @@ def retention_to_keep(
         raise UsageError(
             f"a retention of {rough_duration(retain_ms)} is shorter than {rough_duration(least_ms)}"
             f", the longer one of {RETENTION} and a week: readers of older versions would fail,"
-            " and what writers of other engines have not committed yet would be lost for good;"
-            " leave it out to keep what the table says, or, if nobody else reads or writes the"
-            " table, allow it with --allow-short-retention",
+            " and files that other engines have not committed yet would be lost for good; leave it"
+            " out to use the table's retention, or, if nobody else reads or writes the table, allow"
+            " it with --allow-short-retention",
             retain_ms=retain_ms,
             least_ms=least_ms,
         )
@@ -873,7 +873,7 @@ def _deleted(store: TableStore, found: Vacuumed, since_ms: int, *, by_name: bool
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         for _ in pool.map(lambda file: store.delete_file(file.path), doomed):
             pass  # an error of any of them is raised
-    again = Kept("a version or a run came to need it meanwhile", len(sizes), sum(sizes))
+    again = Kept("a version or a run needs it since", len(sizes), sum(sizes))
     return replace(found, files=tuple(doomed), kept=(*found.kept, again) if sizes else found.kept)
 
 

@@ -1,4 +1,4 @@
-"""Plans of what OPTIMIZE or a migration would rewrite, why they are so, and the verdict on them."""
+"""Plans of OPTIMIZE and of migrations, their explanation, and the verdict on a table."""
 
 import re
 import shlex
@@ -297,16 +297,16 @@ class MigrationNotice:
         partitions = ", ".join(self.partition_columns)
         change = self.protocol_change
         protocol = "" if change is None else f"; {change.effect}, which drop-feature takes back"
-        zone = (
-            f"; timestamps of {', '.join(self.zoneless)} that name no zone become moments in"
-            f" {self.time_zone}, which --set partition_time_zone=ZONE changes"
-            if self.zoneless
-            else ""
-        )
+        zone = ""
+        if self.zoneless:
+            zone = (
+                f"; timestamps of {', '.join(self.zoneless)} that name no zone become moments in"
+                f" {self.time_zone}, which --set partition_time_zone=ZONE changes"
+            )
         return (
             f"after this the table is no longer partitioned by {partitions}: streams that read it"
-            " stop at this version and have to be begun again with a new checkpoint, and whoever"
-            f" overwrites or drops single partitions has to name rows instead{protocol}{zone}"
+            " stop at this version and must start again with a new checkpoint, and jobs that"
+            f" overwrite or drop single partitions have to name rows instead{protocol}{zone}"
         )
 
 

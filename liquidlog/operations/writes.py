@@ -426,10 +426,10 @@ def _mismatches(plan: WritePlan, result: WriteResult) -> Iterator[str]:
     if plan.write_id != result.write_id:
         yield f"the result is of write {result.write_id}, not {plan.write_id}"
     if result.rows_read != result.rows_written:
-        yield f"{result.rows_read} rows came in and {result.rows_written} were written"
+        yield f"{result.rows_read} rows were read and {result.rows_written} were written"
     if result.checksum_read != result.checksum_written:
         yield (
-            f"the rows written are not the rows that came in: checksum {result.checksum_written},"
+            f"the rows written are not the rows read: checksum {result.checksum_written},"
             f" expected {result.checksum_read}"
         )
     counted = sum(file.num_records for file in result.outputs)

@@ -172,7 +172,7 @@ def _instead(statements: Sequence[object]) -> str:
     if len(statements) > 1:
         return f"it is {len(statements)} statements; join conditions with AND or OR"
     if not statements:
-        return "it is a word that stands only inside of one"
+        return "it is a word that only occurs inside of a condition"
     if statements[0] is None:
         return "it is empty"
     return "it is a statement; give only the condition behind its WHERE"

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.errors import CorruptLogError
-from liquidlog.operations.inspect import live_rows
+from liquidlog.plan import live_rows
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import quote_path
 
@@ -85,7 +85,7 @@ def snapshot_facts(snapshot: Snapshot) -> Facts:
         "transactions": {name: t.version for name, t in snapshot.transactions.items()},
         "files": list(_files(snapshot)),
         "count": [snapshot.files.num_rows, snapshot.size_bytes],
-        "rows": live_rows(snapshot.files),
+        "rows": live_rows(snapshot.files["num_records"], snapshot.files["deletion_vector"]),
     }
 
 

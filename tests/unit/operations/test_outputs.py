@@ -352,7 +352,8 @@ def commit_tags(grouped: Table, version: int) -> dict[str, str]:
 
 
 def pending(grouped: Table, plan: ClusteringPlan) -> tuple[int, ...]:
-    return tuple(g.group_id for g in batches.pending_groups(grouped.opened.store, plan))
+    landed = batches.LandedGroups(grouped.opened.store, plan).update()
+    return tuple(g.group_id for g in plan.groups if g.group_id not in landed)
 
 
 def test_a_commit_of_one_group_is_tagged_as_ever_and_one_of_several_names_all(
