@@ -210,12 +210,6 @@ def compat_problems(snapshot: Snapshot) -> Iterator[str]:
         yield f"{ICEBERG_COMPAT_V2} with {uncounted} file(s) without numRecords"
 
 
-def check_clustered(state: ClusteringState) -> tuple[ClusteringColumn, ...]:
-    if not state.columns:
-        raise UsageError("the table has no clustering columns; set some with cluster-by")
-    return state.columns
-
-
 def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
     """Return consecutive slices of `sizes` (bytes) within `limit`; a larger size is alone."""
     ends = np.cumsum(sizes)

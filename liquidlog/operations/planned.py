@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, structs
+from numpy.typing import NDArray
 
 from liquidlog.advice.advice import SAVED_AS, Advice, Steps, steps
 from liquidlog.advice.search import Candidate, layout_arguments
@@ -85,6 +86,7 @@ from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
     InputFiles,
+    RewriteGroup,
     RewriteMode,
     SkipReason,
 )
@@ -399,19 +401,17 @@ def _of_partitioned_table(made: ClusteringPlan, snapshot: Snapshot) -> Clusterin
     zone = made.policy.partition_time_zone or READ_AS
     documents = [in_zone(one, fields, zone) for one in found.documents]
     texts = pa.array([[(name, one[name]) for name in names] for one in documents], kind)
-    places = input_rows(snapshot, made.groups)
+
+    def with_values(group: RewriteGroup, rows: NDArray[np.int64]) -> RewriteGroup:
+        values = texts.take(pa.array(found.number[rows]))
+        return structs.replace(group, inputs=group.inputs.with_partition_values(values))
+
     return structs.replace(
         made,
         format_version=max(made.format_version, MIGRATING_FORMAT_VERSION),
         former_partition_columns=names,
         terms=table_terms(snapshot.metadata, snapshot.protocol),
-        groups=tuple(
-            structs.replace(
-                group,
-                inputs=group.inputs.with_partition_values(texts.take(pa.array(found.number[rows]))),
-            )
-            for group, rows in zip(made.groups, places, strict=True)
-        ),
+        groups=tuple(map(with_values, made.groups, input_rows(snapshot, made.groups))),
     )
 
 

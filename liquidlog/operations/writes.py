@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.change import column_names, removes_of
 from liquidlog.clustering.choice import (
-    check_clustered,
     check_table,
     compat_problems,
     input_files,
@@ -235,7 +234,12 @@ def plan_write(
         schema_string=snapshot.metadata.schema_string if is_same else schema_json(aligned.schema),
         configuration=aligned.configuration,
     )
-    columns = check_clustered(check_table(snapshot)) if cluster else ()
+    columns = check_table(snapshot).columns if cluster else ()
+    if cluster and not columns:
+        raise UsageError("the table has no clustering columns; set some with cluster-by")
+    if max_file_bytes is None:
+        by = deciding_property(snapshot.metadata.configuration, "max_file_bytes")
+        max_file_bytes = remembered(snapshot, "max_file_bytes") if by else DEFAULT_FILE_BYTES
     checks = aligned.checks
     removed, rewritten = np.array([], np.int64), np.array([], np.int64)
     if where is not None:
@@ -255,7 +259,7 @@ def plan_write(
         curve=remembered_curve(snapshot) if columns else None,
         prefix=_prefix(snapshot, columns),
         zcube_id=clock.new_id() if columns else None,
-        max_file_bytes=_max_file_bytes(snapshot, max_file_bytes),
+        max_file_bytes=max_file_bytes,
         row_bytes=_row_bytes(snapshot) if is_same else None,
         sources=aligned.sources,
         checks=checks,
@@ -298,15 +302,6 @@ def _prefix(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> tuple[in
         return ()
     paths = prefix_among(remembered(snapshot, "prefix"), columns, option=PREFIX_PROPERTY)
     return prefix_numbers(paths, [column.logical for column in columns])
-
-
-def _max_file_bytes(snapshot: Snapshot, given: int | None) -> int:
-    if given is not None:
-        return given
-    if deciding_property(snapshot.metadata.configuration, "max_file_bytes") is None:
-        return DEFAULT_FILE_BYTES
-    found: int = remembered(snapshot, "max_file_bytes")
-    return found
 
 
 def _row_bytes(snapshot: Snapshot) -> float | None:

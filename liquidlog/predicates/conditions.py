@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from liquidlog.errors import UsageError
 from liquidlog.predicates.folding import asks_for_time, constant_value, is_now
 from liquidlog.predicates.literals import BITS, INTEGER_BITS, NEGATED, Comparable, SqlValue
-from liquidlog.predicates.workload import ANY_SESSION, Session
+from liquidlog.predicates.workload import Session
 from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.bounds import (
     BoundsOf,
@@ -379,7 +379,7 @@ class FileBounds:
         snapshot: Snapshot,
         columns: Sequence[Path],
         bounds_of: BoundsOf,
-        session: Session = ANY_SESSION,
+        session: Session,
     ) -> None:
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}

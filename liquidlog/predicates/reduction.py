@@ -94,7 +94,12 @@ def fitted_workload(
     workload: Workload, columns: Sequence[Path], schema: StructType
 ) -> FittedWorkload:
     """Return the conditions on clustering columns, with shares of the queries as weights."""
-    domains = _domains(columns, schema)
+    known = {leaf.logical: leaf for leaf in leaves(schema)}
+    domains = {
+        path: _Domain(number, known[path], _scale(known[path]))
+        for number, path in enumerate(columns)
+        if has_plain_order(known[path], schema)
+    }
     weights: dict[_Boxes, float] = {}
     left: dict[str, list[float]] = {}
     reduced = [_reduced_or_refused(predicate.where, domains, schema) for predicate in workload]
@@ -228,16 +233,6 @@ _SPANS: Final[Mapping[type[exp.Expr], Callable[[Bound, Bound], _Span]]] = {
     exp.GT: lambda low, _: _Span(low, None, open_low=True),
     exp.GTE: lambda low, _: _Span(low, None),
 }
-
-
-def _domains(columns: Sequence[Path], schema: StructType) -> Mapping[Path, _Domain]:
-    known = {leaf.logical: leaf for leaf in leaves(schema)}
-    found = {}
-    for number, path in enumerate(columns):
-        leaf = known[path]
-        if has_plain_order(leaf, schema):
-            found[path] = _Domain(number, leaf, _scale(leaf))
-    return found
 
 
 def _scale(leaf: Leaf) -> int | None:

@@ -137,6 +137,3 @@ class Session:
         written = (_EPOCH + dt.timedelta(microseconds=written_us)).replace(tzinfo=time_zone)
         found = (written.replace(fold=fold).utcoffset() for fold in (0, 1))
         return tuple((offset or dt.timedelta()) // _MICROSECOND for offset in found)
-
-
-ANY_SESSION: Final = Session()
