@@ -307,10 +307,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Diagnosis(Summary):
-    """All findings of a table, and the verdict on its layout.
-
-    `verdict` is None if the clustering columns cannot be read, `queried` without a workload.
-    """
+    """All findings of a table, and the verdict on it, None if the columns cannot be read."""
 
     findings: tuple[Finding, ...]
     verdict: Verdict | None

@@ -224,10 +224,8 @@ def assigned(
 
 
 def partition_values(partitions: int) -> tuple[int, ...]:
-    """Return an int per partition that Spark's hash partitioning sends there.
-
-    Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
-    """
+    """Return an int per partition that Spark's hash partitioning sends there."""
+    # Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
     found: dict[int, int] = {}
     start, step = 0, max(1024, 4 * partitions)
     while len(found) < partitions:

@@ -116,10 +116,8 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
 
 
 def memory_problem(setting: Callable[[str], str | None]) -> str | None:
-    """Return why a Python worker does not fit into its executor, None if it may fit.
-
-    Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
-    """
+    """Return why a Python worker does not fit into its executor, None if it may fit."""
+    # Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
     master = setting("spark.master") or "local"
     if master.startswith("local"):
         return None

@@ -164,10 +164,7 @@ __all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 
 
 class DeltaTable:
-    """A Delta table and the session that rewrites it.
-
-    An argument of a wrong type is a TypeError; other errors are those of `liquidlog.Table`.
-    """
+    """A Delta table and the session that rewrites it; arguments of wrong types are TypeErrors."""
 
     def __init__(self, spark: "SparkSession", table: Table, name: str | None = None) -> None:
         self._spark = spark

@@ -87,10 +87,7 @@ def optimize_metrics(
     commits: int,
     gone: Collection[str] = (),
 ) -> dict[str, object]:
-    """Return the metrics, in bytes, of a plan's groups in `commits`, without files that are `gone`.
-
-    `snapshot` is the table at the plan's read version.
-    """
+    """Return the metrics, in bytes, of a plan's groups in `commits`, without files in `gone`."""
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
     added = np.array([file.size_bytes for group in finished for file in group.outputs], np.int64)
@@ -237,8 +234,7 @@ class CommittedOutput:
 class Reconciled:
     """The outputs with rows left, without the `rows` that other commits (`versions`) deleted.
 
-    `files` counts the outputs that had such rows. Finding and deleting the rows took `bytes_read`
-    and `seconds`.
+    `files` counts the outputs with such rows, `bytes_read` and `seconds` the cost of the search.
     """
 
     outputs: tuple[CommittedOutput, ...]
@@ -343,10 +339,8 @@ def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> It
 def _lost_values(
     plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
 ) -> Iterator[str]:
-    """Yield each former partition column that has other nulls in the outputs than in the inputs.
-
-    An executor that ignores partition values writes nulls, and its checksums agree.
-    """
+    """Yield each former partition column that has other nulls in the outputs than in the inputs."""
+    # An executor that ignores partition values writes nulls, and its checksums agree.
     if planned.live_rows is None:
         return
     inputs = planned.inputs.columns

@@ -80,10 +80,7 @@ from liquidlog.spec.text import render_size
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partitions:
-    """The partition of each live file: `number` (int64) is an index into `values`.
-
-    `columns` are physical names, empty if the table is not partitioned.
-    """
+    """The partitions: `number` (int64, per live file) is an index into `values` of `columns`."""
 
     number: NDArray[np.int64]
     values: tuple[PartitionTexts, ...]
@@ -238,10 +235,8 @@ def pack_evenly(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
 
 
 def output_count(size_bytes: int, max_file_bytes: int) -> int:
-    """Return the number of files to write for `size_bytes` of inputs.
-
-    Source: Delta Spark, OptimizeExecutor.runOptimizeBinJob, approxNumFiles.
-    """
+    """Return the number of files to write for `size_bytes` of inputs."""
+    # Source: Delta Spark, OptimizeExecutor.runOptimizeBinJob, approxNumFiles.
     return max(1, size_bytes // max_file_bytes)
 
 
@@ -625,11 +620,7 @@ class _Group:
             yield wide | (may & np.all([_covers(wide, one) for one in self._space.columns], axis=0))
 
     def _cost_of_rewrite(self, files: Mask) -> float:
-        """Return the cost of `files` for the mean query after a rewrite of them alone, in bytes.
-
-        The lower of two estimates counts, since both are rather too high: made-up rows of cells
-        spread wider than files that overlap, and columns are taken as independent.
-        """
+        """Return the cost of `files` for the mean query after a rewrite of them alone, in bytes."""
         if not files.any():
             return 0.0
         outputs = self.outputs_of(files)
@@ -641,6 +632,7 @@ class _Group:
         width = self._space.extent(files) * outputs ** (-1 / len(part.columns))
         size = np.full(outputs, part.size_bytes.sum() / outputs)
         even = self._model.now(size, np.full(outputs, width))
+        # Both are rather too high: cells are wider than files, and columns are not independent.
         return min(float(predicted.sum()), float(even.sum()))
 
     def _cost_of_cells(self, part: KeySpace, outputs: int, draw: int) -> float:

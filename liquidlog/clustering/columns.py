@@ -208,10 +208,7 @@ CLUSTERING_DOMAIN: Final = "delta.clustering"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringState:
-    """The clustering that a table's protocol and domain declare.
-
-    `unresolved` has physical paths that the schema lacks; a `clustered` table has the feature.
-    """
+    """The clustering in a table's domain; `unresolved` physical paths are not in the schema."""
 
     columns: tuple[ClusteringColumn, ...]
     unresolved: tuple[Path, ...]

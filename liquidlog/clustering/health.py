@@ -50,10 +50,7 @@ _DECIMALS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CubeHealth:
-    """The health of one cube, by its files with statistics of all columns.
-
-    Depths and overlaps count only files of the cube itself; `overlapping_cubes` counts other cubes.
-    """
+    """The health of one cube by its own files; `overlapping_cubes` counts other cubes."""
 
     zcube_id: str
     state: str
@@ -291,10 +288,7 @@ _NUMBERS: Final = (int, float, int | None, float | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Measured:
-    """The measured files: one entry per file in every field but `columns` and `ranges`.
-
-    `cube` (int64) is -1 outside cubes; `ranges` has one entry per column.
-    """
+    """The measured files, with `ranges` per column; `cube` (int64) is -1 outside cubes."""
 
     columns: tuple[ClusteringColumn, ...]
     files: pa.Table

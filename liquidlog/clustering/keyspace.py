@@ -118,10 +118,7 @@ def _range_max(values: NDArray[Any], first: Ranks, last: Ranks) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxOverlaps:
-    """The mean number of other files that meet a file in every column.
-
-    `error` is half the width of the 95 % confidence interval of `average`, 0 if that is exact.
-    """
+    """The mean number of other files that meet a file in every column, and its 95 % error."""
 
     average: float
     error: float
@@ -256,10 +253,8 @@ def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
 
 
 def _laid_out(bounds: Bounds, number: int, size_bytes: Floats) -> tuple[Ranks, Ranks, Floats]:
-    """Return the first and the last slot of each file with bounds, and where slots begin.
-
-    Slots alternate: the value of an end, the gap between it and the next, the next end's value.
-    """
+    """Return the first and the last slot of each file with bounds, and where slots begin."""
+    # Slots alternate: the value of an end, the gap between it and the next, the next end's value.
     low, high = _known_ends(bounds, number)
     ranges = column_ranges(low, high)
     first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
@@ -420,10 +415,7 @@ def _placed(ends: IntervalEnds, places: Floats) -> IntervalEnds:
 
 
 def _places(values: pa.Array, edges: Floats, ends: IntervalEnds, *, up: bool) -> Floats:
-    """Return where intervals begin, or, if `up`, where they end; NaN where unbounded.
-
-    `values` are the sorted distinct bounds of files, `edges` where the slots of each begin.
-    """
+    """Return where intervals begin (or end, if `up`) among files' bounds; NaN where unbounded."""
     found = np.full(len(ends.values), np.nan)
     known = np.asarray(ends.values.is_valid(), np.bool_)
     wanted = ends.values.filter(pa.array(known))

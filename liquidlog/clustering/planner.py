@@ -172,10 +172,8 @@ def _without_stable(
 
 
 def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
-    """Return the runs without a cube that nothing can be merged with, and its rows.
-
-    The reference also drops a cube before the first unclustered file, if that has a ZCUBE_ID.
-    """
+    """Return the runs without a cube that nothing can be merged with, and its rows."""
+    # The reference also drops a cube before the first unclustered file, if that has a ZCUBE_ID.
     order = runs.order
     if not len(order):
         return runs, order
@@ -279,8 +277,7 @@ def _places(snapshot: Snapshot) -> NDArray[np.int64]:
 def choose_small(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf) -> Choice:
     """Return groups of small files and files with many deleted rows; each becomes one file.
 
-    Files are packed by partition, smallest first as in the reference engine. The rows of a group
-    stay in the order in which its files were written.
+    They are packed by partition, smallest first; rows stay in the order of writing.
     """
     matching = asked_for(snapshot, policy.where, bounds_of)
     size = sizes(snapshot.files)

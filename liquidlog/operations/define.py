@@ -61,10 +61,7 @@ def commit_in_place(
     dry_run: bool,
     nothing_left: Change | None = None,
 ) -> int | None:
-    """Commit a change; return its version, in a dry run the expected one, None without a change.
-
-    `nothing_left` is committed if other commits left nothing to change meanwhile.
-    """
+    """Commit a change, or `nothing_left` if others changed it; return the version, if any."""
     store.require_writable()
     require_writable(snapshot)
     if derive(snapshot) is None:

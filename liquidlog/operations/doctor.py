@@ -362,10 +362,9 @@ _FILES_LOADED: Final = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Overview(Summary):
-    """A table at one version.
+    """A report of a table: `trend` has the health of earlier versions by today's columns.
 
-    `trend` has the health of earlier versions, in order, by today's columns. `key_map` shows the
-    table now and after the rewrite. `scan` is what queries read now, if no rewrite is shown.
+    `key_map` shows the table now and after the rewrite. Without a rewrite, `scan` is shown.
     """
 
     detail: Mapping[str, Any]

@@ -249,11 +249,7 @@ def health(
     reads_rows: bool = False,
     now_ms: int | None = None,
 ) -> Health:
-    """Return how well the files that `where` may match are clustered.
-
-    They are measured by the table's columns, by `columns` or by a workload's. Ratios are from the
-    log alone, unless `reads_rows`.
-    """
+    """Return the health of the files that `where` may match; see `Table.health`."""
     measured = clustering_state(snapshot).columns
     of_workload: tuple[str, ...] = ()
     not_usable: tuple[NotUsable, ...] = ()
@@ -340,10 +336,7 @@ def _by_column(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateScan:
-    """The files that queries with one predicate must read; `share` is their share of all queries.
-
-    `cannot_prune` lists its conditions that rule out no file, whatever the statistics.
-    """
+    """The files that queries with a predicate must read; `cannot_prune` conditions skip none."""
 
     where: str
     share: float
@@ -387,8 +380,7 @@ def scan(
 ) -> Scan:
     """Return the files that queries with the predicates of a workload must read.
 
-    Without a `time_zone`, sessions may have any; without `now_ms`, conditions on the current time
-    rule out no file.
+    Without `now_ms`, conditions on the current time rule out no file.
     """
     # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.matching import answers

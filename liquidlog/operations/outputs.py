@@ -249,10 +249,8 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def max_age_ms(snapshot: Snapshot) -> int:
-    """Return the age in ms up to which outputs may be committed: half the deleted-file retention.
-
-    An older output may be in the list of a running VACUUM. An hour is always allowed.
-    """
+    """Return the age (ms) up to which outputs may be committed: half the deleted-file retention."""
+    # An older output may be in the list of a running VACUUM.
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
     return max(kept_ms // 2, _HOUR_MS)
 
@@ -441,10 +439,7 @@ _REASONS: Final[Mapping[RunStage, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LeftFile:
-    """A file that nobody needs; `reason_to_keep` is None if it may be deleted.
-
-    `path` is relative to the table, `run` the token of the run that wrote it, if one did.
-    """
+    """An unneeded file, perhaps of a `run`; `reason_to_keep` is None if it may be deleted."""
 
     path: str
     facts: FileFacts
@@ -471,12 +466,7 @@ def orphans(
     delete: bool = False,
     dry_run: bool = False,
 ) -> Rows:
-    """Return the files that runs and writers left without a commit, one row per file.
-
-    A run that wrote within `older_than_ms` counts as alive. With `finished`, files of older
-    finished runs are orphans too, although their results can still be committed. `delete` deletes
-    the orphans; with `dry_run`, the same rows are returned and nothing is deleted.
-    """
+    """Return the files that runs and writers left without a commit; see `Table.orphans`."""
     opened.require_newest()
     store, snapshot, clock = opened.store, opened.snapshot(), opened.clock
     if delete:

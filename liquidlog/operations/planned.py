@@ -581,11 +581,7 @@ def judge(
     request: "Request | None" = None,
     made: ClusteringPlan | None = None,
 ) -> Decided:
-    """Return what should be done about a table's layout.
-
-    With a workload, the `request` says how other clustering columns are searched. `made` is the
-    plan of OPTIMIZE, if the caller has it already.
-    """
+    """Return what should be done about a table; `made` is the plan of OPTIMIZE, if known."""
     found = None
     if criteria.workload:
         # The SQL parser takes a third of a command's start.
@@ -759,10 +755,7 @@ class _Maker:
     unmeasured: str | None = None
 
     def options(self) -> list[Option]:
-        """Return the judged options; without any, `unmeasured` or `refused` may say why.
-
-        All are judged quickly, with narrow ranges; then the best again, until one stays worth it.
-        """
+        """Return the judged options; without any, `unmeasured` or `refused` may say why."""
         made = self._of_table()
         advised_layout = self._advised()
         if advised_layout is not None:
@@ -781,6 +774,7 @@ class _Maker:
         options = [
             self._option(one, foresight, number, surely=False) for number, one in enumerate(made)
         ]
+        # All were judged quickly, with narrow ranges; now the best again until one stays worth it.
         for _ in range(_JUDGED_AGAIN):
             number = _best(options)
             if number is None:

@@ -545,10 +545,7 @@ def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
 
 
 def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[RewriteResult, int]:
-    """Return the result in a document, and the bytes of its complete lines.
-
-    A cut-off line may follow only if the document proves to be a result of this plan.
-    """
+    """Return the result in a document of this plan, and the bytes of its complete lines."""
     size_bytes = content.rfind(b"\n") + 1
     result = decode_result(content[:size_bytes], where=where)
     if result.groups and result.plan_id != plan.plan_id:

@@ -52,10 +52,7 @@ def import_workload(
     without_constants: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return the queries of tables in sources, by default of all tables.
-
-    Queries with the same conditions are one. Those that last ran before `since` are left out.
-    """
+    """Return the queries in sources, of all or some tables, that ran after `since`."""
     if not sources:
         raise UsageError("name a source: an event log, a query log, a file of SQL or a table")
     if all(is_local(address) for address in (*sources, *tables)):
@@ -276,10 +273,7 @@ def workload_of(found: object, table: str, storage_options: StorageOptions) -> W
 def predicates_of(
     queries: Sequence[Query], table: str, storage_options: StorageOptions
 ) -> Workload:
-    """Return the predicates of queries that read files and have a certain condition.
-
-    Values of the table stand in for redacted constants where they can.
-    """
+    """Return the predicates of queries, with stand-ins for redacted constants."""
     found = tuple(
         WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
         for query in queries

@@ -352,11 +352,7 @@ def commit_write(
     txn: tuple[str, int] | None = None,
     is_blind: bool = False,
 ) -> Written:
-    """Commit the result of a plan; without rows and replaced files there is no commit.
-
-    `txn` is (application id, version): if the table has this version or a later one, nothing is
-    committed. With `is_blind`, rows were made without reading the table.
-    """
+    """Commit the result of a plan, if it has rows or replaces files; see `Table.commit_write`."""
     store, clock = opened.store, opened.clock
     run = run_of(store, result.run)
     if plan.partition_columns:
@@ -590,11 +586,7 @@ def append(
     blind: bool | None = None,
     dry_run: bool = False,
 ) -> Appended:
-    """Write the sources as new files and commit them together; see `Table.append`.
-
-    All schemas are checked before the first file is written. A dry run reads and checks every row,
-    and counts the files.
-    """
+    """Write the sources as new files and commit them together; see `Table.append`."""
     began = time.perf_counter()
     store, snapshot, clock = opened.store, opened.to_change(), opened.clock
     store.require_writable()
@@ -603,7 +595,7 @@ def append(
         raise UsageError(
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
         )
-    # A wrong property is refused before a source is read.
+    # Wrong properties are refused before a source is read, wrong schemas before a file is written.
     plan = plan_append(snapshot, clock)
     if cluster:
         remembered_curve(snapshot)

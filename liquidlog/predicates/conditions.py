@@ -128,10 +128,7 @@ def condition_or_problem(predicate: str) -> exp.Expression | UsageError:
 
 
 def at_time(predicate: str, now_us: int, *, in_session: bool = False) -> str:
-    """Return a predicate with the current time (microseconds since 1970) as a constant.
-
-    Date and local time are in UTC, or in the session's zone with `in_session`.
-    """
+    """Return a predicate with the current time as a constant, in UTC or in the session's zone."""
     condition = condition_or_problem(predicate)
     if isinstance(condition, UsageError) or not asks_for_time(condition):
         return predicate
@@ -185,10 +182,7 @@ def too_deep(predicate: str) -> str:
 
 
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
-    """Return the columns of a condition, as written, with their paths in the schema.
-
-    Parts of arrays, maps and variants are left out, and so are columns inside sub-queries.
-    """
+    """Return the columns of a condition outside of sub-queries, with their paths in the schema."""
     found: dict[Path, Path] = {}
     unknown: list[str] = []
     for column in condition.find_all(exp.Column):

@@ -272,10 +272,8 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
 def _among_values(
     leaf: Leaf, members: Sequence[exp.Expression], values: Sequence[SqlValue], bounds: FileBounds
 ) -> Verdict:
-    """Return the verdict on the range from the smallest to the largest value of a list.
-
-    Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
-    """
+    """Return the verdict on the range from the smallest to the largest value of a list."""
+    # Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
     wanted = _wanted(leaf, values, members, bounds)
     has_text = any(isinstance(value, str) for value in values)
     ends = [value.low if isinstance(value, ValueSpan) else value for value in values]
