@@ -20,6 +20,10 @@ endif
 # Tests start hundreds of processes: bytecode is kept, or each of them compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
+# There is a worker on every core: threads of Arrow and delta-rs would only wait for each other.
+test test-fast test-lowest: export OMP_NUM_THREADS := 1
+test test-fast test-lowest: export TOKIO_WORKER_THREADS := 1
+
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 

@@ -24,7 +24,6 @@ from liquidlog.plan import (
     SkippedFiles,
     WriterOptions,
     WrittenFile,
-    encode_plan,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
@@ -129,22 +128,6 @@ def _fields(columns: Mapping[str, object]) -> list[dict[str, object]]:
         }
         for name, kind in columns.items()
     ]
-
-
-def save_plan_without_one_input(directory: Path) -> Path:
-    """Write a plan of three groups, of which the second has an input that does not exist."""
-    table = pa.table({"key": pa.array(range(200), pa.int64())})
-    inputs = write_inputs(directory, table, 2)
-    gone = InputFile(path="gone.parquet", size_bytes=inputs[0].size_bytes)
-    plan = make_plan(
-        directory,
-        schema_json_of({"key": "long"}),
-        [((inputs[0],), 1), ((gone,), 1), ((inputs[1],), 1)],
-        columns=[("key",)],
-    )
-    path = directory / "plan.json"
-    path.write_bytes(encode_plan(plan))
-    return path
 
 
 # What stands in the way of a commit: of a whole list of winners, and of one group

@@ -1,6 +1,5 @@
 """The verb `advise`, and the options `--advice`."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.table import Table
-from support.commands import Call, said
+from support.commands import said
 
 SCHEMA = pa.schema([("day", pa.int64()), ("part", pa.int64())])
 SMALL = ("--max-file-size", "4KiB")
@@ -29,39 +28,6 @@ def workload(tmp_path: Path) -> str:
     path = tmp_path / "asked.jsonl"
     path.write_text("".join(f'{{"where": "day = {number * 5}"}}\n' for number in range(40)))
     return str(path)
-
-
-def test_advice_is_saved_applied_and_planned(
-    table: Table, workload: str, tmp_path: Path, call: Call
-) -> None:
-    saved = tmp_path / "advice.json"
-    other = tmp_path / "other.sql"
-    other.write_text("SELECT * FROM t WHERE part = 7;")
-    words = ["advise", table.uri, "--workload", workload, "--workload", str(other), *SMALL]
-    words += ["--columns", "day,part", "-o", str(saved)]
-    status, found, _ = call(*words)
-    assert (status, [one["name"] for one in found["columns"]]) == (0, ["day", "part"])
-    assert found["recommended"]["interval"][0] <= found["recommended"]["read_share"]
-    document = json.loads(saved.read_text())
-    assert document["recommended"] == found["recommended"]
-    status, _, error = call("plan", table.uri, "--advice", str(saved))
-    assert (status, error["error"]["code"]) == (2, "usage")
-    assert "cluster-by" in error["error"]["message"]
-    status, would, _ = call(*words, "--apply", "--dry-run")
-    assert (status, would["applied"], would["dry_run"]) == (0, [11, 12], True)
-    assert table.snapshot().version == 10
-    status, done, _ = call(*words, "--apply")
-    assert (status, done["applied"]) == (0, [11, 12])
-    assert done["protocol_change"]["min_writer_version"] == 7
-    status, made, _ = call("plan", table.uri, "--advice", str(saved))
-    assert status == 0
-    assert made["policy"]["full"]["value"] is True
-    assert made["policy"]["max_file_bytes"]["value"] == 4096
-    assert (made.get("fitted") is not None) == found["recommended"]["fitted"]
-    status, _, _ = call("optimize", table.uri, "--advice", str(saved), "--dry-run")
-    assert status == 0
-    status, _, error = call("plan", table.uri, "--advice", str(saved), *SMALL)
-    assert (status, error["error"]["code"]) == (2, "usage")
 
 
 def test_people_are_told_the_protocol_change_before_it_is_made(table: Table, workload: str) -> None:

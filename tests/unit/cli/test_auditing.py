@@ -63,17 +63,6 @@ def test_a_trend_grows_by_a_line_with_times(table: str, tmp_path: Path) -> None:
     assert first["committed_at"] <= first["measured_at"] <= second["measured_at"]
 
 
-def test_any_of_several_bars_stops_a_pipeline_and_files_are_written_before(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trend = tmp_path / "t.jsonl"
-    bars = ["--fail-if", "max_depth > 9", "--fail-if", "average_depth_by_bytes > 1"]
-    assert run(cli, ["health", table, *bars, "--trend", str(trend)]) == 6
-    assert capsys.readouterr().err == "bar crossed: average_depth_by_bytes > 1\n"
-    assert trend.exists()
-    assert run(cli, ["health", table, *bars[:2]]) == 0
-
-
 def test_a_terminal_shows_histogram_and_strips(
     table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

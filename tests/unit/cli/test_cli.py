@@ -1,7 +1,6 @@
 """The command contract: documents on stdout, talk on stderr, exit statuses."""
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -39,34 +38,6 @@ def table(tmp_path: Path, source: str, call: Call) -> str:
     for _ in range(3):
         assert call("append", path, source)[0] == 0
     return path
-
-
-def test_a_saved_plan_is_executed_and_committed_once(
-    table: str, tmp_path: Path, call: Call
-) -> None:
-    plan_path, result_path = str(tmp_path / "plan.json"), tmp_path / "result.jsonl"
-    status, document, _ = call("plan", table, "-o", plan_path)
-    saved = json.loads(Path(plan_path).read_text())
-    values = {name: setting["value"] for name, setting in document["policy"].items()}
-    saved["policy"] |= {"strategy": "cube", "compression": "zstd"}
-    assert (status, saved.pop("decided_by")) == (0, {})
-    assert document.pop("verdict")["candidate"]["command"].startswith(f"liquidlog optimize {table}")
-    assert {**document, "policy": values} == saved
-    plan = read_plan(plan_path)
-    result_path.write_bytes(b"".join(encode_rewritten_group(g) for g in execute(plan).groups))
-    words = ("commit", plan_path, str(result_path))
-    status, document, _ = call(*words)
-    assert (status, document["versions"], document["committed_groups"]) == (0, [4], [0])
-    assert document["groups"] == [{"group_id": 0, "version": 4}]
-    assert document["policy"]["max_reconciled_share"] == {"value": 0.2, "from": "default"}
-    limits = ("--set", "max_reconciled_share=5%", "--set", "groups_per_commit=7")
-    status, document, _ = call(*words, *limits)
-    assert (status, document["versions"], document["skipped_groups"]) == (0, [], [0])
-    assert document["policy"] == {
-        "groups_per_commit": {"value": 7, "from": "option"},
-        "max_reconciled_share": {"value": 0.05, "from": "option"},
-        "reconcile_limit_bytes": {"value": 10 << 30, "from": "default"},
-    }
 
 
 def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call) -> None:

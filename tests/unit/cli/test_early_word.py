@@ -1,6 +1,5 @@
 """What `optimize` and `run` say of other writers: at the start, and of groups that they cancel."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,8 +9,7 @@ import pytest
 
 from liquidlog.cli import rewriting
 from liquidlog.data.runs import Origin, Run
-from liquidlog.operations.rewrite import read_result
-from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress, encode_plan
+from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
 from support.commands import Call, said
@@ -85,33 +83,6 @@ def test_optimize_reports_a_cancelled_group_as_a_conflict(
     assert conflict["message"].startswith("group 1: cancelled: version ")
     operations = [one["operation"] for one in table.history(limit=4)]
     assert operations.count("OPTIMIZE") == 2
-
-
-def test_run_reports_a_cancelled_group_as_a_conflict(
-    table: Table, tmp_path: Path, executor: Callable[[Meanwhile], list[str | None]]
-) -> None:
-    plan = table.plan(min_cube_size=1, target_cube_size=1)
-    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
-    verbs = executor(restores(table, 2))
-    words = ("run", str(tmp_path / "plan.json"), "-o", str(tmp_path / "r.jsonl"))
-    status, _, error = said(*words)
-    assert (status, verbs) == (3, ["run"])
-    assert "group 2: cancelled: version " in error
-    finished = read_result(str(tmp_path / "r.jsonl"), plan)
-    assert [group.group_id for group in finished.groups] == [0, 1]
-
-
-def test_run_goes_on_where_the_log_cannot_be_read(
-    table: Table, tmp_path: Path, executor: Callable[[Meanwhile], list[str | None]]
-) -> None:
-    plan = table.plan(min_cube_size=1, target_cube_size=1)
-    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
-    shutil.move(tmp_path / "t" / "_delta_log", tmp_path / "log")
-    executor(lambda _: None)
-    status, _, error = said("run", str(tmp_path / "plan.json"), "-o", str(tmp_path / "r.jsonl"))
-    assert status == 0
-    assert error.count("the log could not be read") == 1
-    assert len(read_result(str(tmp_path / "r.jsonl"), plan).groups) == 3
 
 
 def test_optimize_says_who_else_is_at_work(

@@ -62,16 +62,6 @@ def test_files_that_nobody_clustered_pass_no_bar(
     )
 
 
-def test_named_columns_show_that_they_lie_on_top_of_each_other(
-    unclustered: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = document(capsys, unclustered, "--columns", "x,y")
-    assert found["average_depth"] == 30
-    assert found["depth_ratio"] > 3
-    assert found["read_ratio"] > 3
-    assert run(cli, ["health", unclustered, "--columns", "x,y", *RATIOS]) == EXIT_BAR_CROSSED
-
-
 def test_a_workload_says_by_which_columns_to_measure(
     unclustered: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,32 +97,6 @@ def _timeless(document: Any) -> str:
     )
 
 
-def test_changes_are_made(table: Table, call: Call) -> None:
-    at = f"'{table.uri}'"
-    for text in (
-        f"ALTER TABLE {at} ADD COLUMNS (col3 DATE COMMENT 'day', p STRUCT<x: INT>)",
-        f"ALTER TABLE {at} ADD COLUMN p.y STRING",
-        f"ALTER TABLE {at} RENAME COLUMN p.y TO z",
-        f"ALTER TABLE {at} CLUSTER BY (col3, p.x)",
-        f"ALTER TABLE {at} ADD COLUMNS (x INT, y STRING)",
-        f"ALTER TABLE {at} DROP COLUMNS (col2, x, p.z)",
-        f"ALTER TABLE {at} DROP COLUMNS IF EXISTS (y, nope)",
-        f"ALTER TABLE {at} SET TBLPROPERTIES ('a' = 'b', 'c' = 'd')",
-        f"ALTER TABLE {at} UNSET TBLPROPERTIES IF EXISTS ('a', 'nope')",
-    ):
-        version = table.snapshot().version
-        status, document, _ = call("sql", text)
-        changed = document.pop("protocol_change", None)
-        assert (status, document) == (0, {"format_version": 1, "version": version + 1})
-        assert changed is None  # the table has the feature
-    found = table.snapshot()
-    names = [field.name for field in found.schema.fields]
-    assert names == ["col1", "col3", "p"]
-    assert table.detail()["clusteringColumns"] == ["col3", "p.x"]
-    assert found.metadata.configuration["c"] == "d"
-    assert "a" not in found.metadata.configuration
-
-
 def test_nothing_to_do_changes_nothing(table: Table, call: Call) -> None:
     version = table.snapshot().version
     for text in (

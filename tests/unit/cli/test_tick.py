@@ -11,7 +11,7 @@ from liquidlog.cli import upkeeping
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from support.arrow_executor import execute_groups
 from support.commands import Call, caller, said
-from support.lake import copied, ragged, somebody_at_work
+from support.lake import copied, ragged
 
 
 def _open_executor(*_: object, **__: object) -> AbstractContextManager[Any]:
@@ -35,23 +35,6 @@ def policy(home: Path, text: str = "") -> str:
     path = home / "policy.toml"
     path.write_text(f"[rewrite.when]\ncommits = 1\n{text}")
     return str(path)
-
-
-def test_one_line_a_table_says_what_happened_and_why(tmp_path: Path) -> None:
-    ragged(tmp_path / "lake" / "a")
-    somebody_at_work(ragged(tmp_path / "lake" / "b"))
-    words = ("tick", f"{tmp_path}/lake/*", "--policy", policy(tmp_path))
-    status, out, err = said(*words, "--dry-run")
-    assert (status, err) == (0, "")
-    lines = out.splitlines()
-    assert "would be rewritten" in next(line for line in lines if "/a " in line)
-    assert "postponed" in next(line for line in lines if "/b " in line)
-    assert any("/b: " in line and "may be at work" in line for line in lines)
-    assert lines[-1].startswith("2 tables: 1 would be rewritten, 1 postponed; ")
-    status, out, err = said(*words)
-    assert (status, err) == (0, "")
-    assert "would" not in out
-    assert out.splitlines()[-1].startswith("2 tables: 1 rewritten, 1 postponed; ")
 
 
 def test_a_failure_is_told_and_is_the_exit_status(tmp_path: Path, call: Call) -> None:

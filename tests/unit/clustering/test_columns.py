@@ -8,7 +8,6 @@ import pytest
 
 from liquidlog.clustering.columns import (
     ClusteringColumn,
-    clustering_domain,
     clustering_state,
     file_states,
     filtered_leaves,
@@ -137,17 +136,6 @@ def test_a_cube_is_stable_from_the_minimum_on_by_logical_size() -> None:
             snapshot_of([whole, shrunk]), [ClusteringColumn(("x",), ("x",), INTEGER)], least
         )
         assert found.to_pylist() == [state] * 2
-
-
-def test_writes_the_reference_engines_text() -> None:
-    columns = [ClusteringColumn(path, path, INTEGER) for path in (("x",), ("s", "a"))]
-    written = clustering_domain(columns)
-    text = '{"clusteringColumns":[["x"],["s","a"]],"domainName":"delta.clustering"}'
-    assert (written.domain, written.configuration, written.removed) == (
-        "delta.clustering",
-        text,
-        False,
-    )
 
 
 def test_a_domain_that_cannot_be_read_is_a_corrupt_log() -> None:

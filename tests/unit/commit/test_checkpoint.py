@@ -19,7 +19,6 @@ from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     CorruptLogError,
-    Outdated,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -45,7 +44,6 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
-from liquidlog.version import ENGINE_INFO
 from support.arrow_executor import execute
 from support.logs import change_actions
 from support.memory_store import MemoryStore
@@ -286,34 +284,8 @@ def proposal() -> Proposal:
     return Proposal(read_set=read_set, derive=rewrite_of_a)
 
 
-class CountedDerivations:
-    """The proposal, and how many attempts it took: each derives the change anew."""
-
-    attempts = 0
-
-    def proposal(self) -> Proposal:
-        return replace(proposal(), derive=self._derive)
-
-    def _derive(self, snapshot: Snapshot) -> Change:
-        self.attempts += 1
-        return rewrite_of_a(snapshot)
-
-
 def live(store: MemoryStore) -> list[str]:
     return list(load_snapshot(store).files["path"].to_pylist())
-
-
-def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
-    store = new_store()
-    counted = CountedDerivations()
-    assert land(store, counted.proposal(), clock()).version == 2
-    assert counted.attempts == 1
-    assert live(store) == ["b", "c"]
-    first = json.loads(store.log[commit_name(2)].splitlines()[0])["commitInfo"]
-    assert first["txnId"] == "id-0"
-    assert first["readVersion"] == 1
-    assert first["engineInfo"] == ENGINE_INFO
-    assert "inCommitTimestamp" not in first
 
 
 def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None:
@@ -323,15 +295,6 @@ def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None
     put(store, 2, remove("a"))
     with pytest.raises(CommitConflictError):
         rehearse(store, loaded)
-
-
-def test_a_winner_is_a_conflict_before_and_after_a_lost_race() -> None:
-    early, late = new_store(), new_store()
-    put(early, 2, remove("a"))
-    late.before_put = lambda store: put(store, 2, remove("a"))
-    for store in (early, late):
-        with pytest.raises(CommitConflictError):
-            land(store, proposal(), clock())
 
 
 def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
@@ -366,16 +329,6 @@ def test_a_put_that_arrives_late_is_the_same_commit() -> None:
     assert land(store, proposal(), clock()).version == 2
     assert live(store) == ["a", "b", "late"]
     assert commit_name(3) not in store.log
-
-
-def test_problems_of_the_newest_snapshot_stop_the_commit() -> None:
-    store = new_store()
-    stale = Proposal(
-        read_set=ReadSet(version=1), derive=rewrite_of_a, problems=lambda _: ("schema changed",)
-    )
-    with pytest.raises(CommitConflictError) as conflict:
-        land(store, stale, clock())
-    assert conflict.value.conflicts == (Outdated("schema changed"),)
 
 
 TIMED = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",))

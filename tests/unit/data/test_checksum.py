@@ -238,14 +238,6 @@ def written(path: Path, kind: str) -> WrittenFile:
         return writer.finish("f")
 
 
-def test_what_our_writer_claims_is_what_its_footer_says(tmp_path: Path) -> None:
-    for number, kind in enumerate(VALUES):
-        (tmp_path / str(number)).mkdir()
-        file = written(tmp_path / str(number), kind)
-        schema = parse_schema(schema_json_of({"c": kind}), where="test")
-        assert footer_problems(str(tmp_path / str(number) / "f"), file, schema) == (), kind
-
-
 @pytest.mark.parametrize(
     ("kind", "bounds"),
     [

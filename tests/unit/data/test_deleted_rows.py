@@ -26,7 +26,6 @@ from liquidlog.data.deleted_rows import (
 )
 from liquidlog.data.logical_file import Located, write_vector
 from liquidlog.data.runs import Run, RunStage
-from liquidlog.data.statistics import rescan
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     DataFileError,
@@ -37,20 +36,16 @@ from liquidlog.errors import (
     StorageError,
 )
 from liquidlog.plan import InputFile, PlannedDeletionVector, WrittenFile
-from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.deletion_vectors import encoded_payload, vector_file
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import put_if_absent
 from liquidlog.storage.objects import AmbiguousPutError
 from support.deleted import (
     LIMIT,
-    as_texts,
     layout_of,
     live_rows,
-    physical_rows,
     positions,
     proved_rows,
-    without,
     write_input,
     write_output,
 )
@@ -378,20 +373,6 @@ def found(*rows: list[int]) -> FoundRows:
     )
 
 
-@pytest.mark.parametrize("rows", [[0], [9], [3, 4, 7, 8]])
-def test_the_checksum_is_that_of_the_rows(
-    outputs: list[Output], layout: FileLayout, rows: list[int]
-) -> None:
-    proved = proved_rows(outputs[0], positions(rows), layout)
-    assert proved.checksum == multiset_checksum(ROWS.take(pa.array(rows, pa.int64())))
-    assert np.array_equal(proved.positions, positions(rows))
-
-
-def test_equal_rows_of_another_output_do_as_well(outputs: list[Output], layout: FileLayout) -> None:
-    exchanged = replace(found([1, 8], [3]), positions=(positions([3]), positions([1, 8])))
-    assert require_found(outputs, exchanged, layout=layout, limit_bytes=LIMIT)
-
-
 @pytest.mark.parametrize("where", [[1, 7], [1], [1, 7, 8], [1, 1], []])
 def test_other_rows_are_refused(
     outputs: list[Output], layout: FileLayout, where: list[int]
@@ -431,22 +412,6 @@ def test_the_limit_counts_all_outputs(outputs: list[Output], layout: FileLayout)
 
 def copy_without(run: Run, output: Output, gone: ProvedRows, layout: FileLayout) -> WrittenFile:
     return write_without(run, output, gone, layout=layout, unique_id="a")
-
-
-def test_a_copy_has_the_other_rows_in_their_order_and_says_so(
-    run: Run, outputs: list[Output], layout: FileLayout
-) -> None:
-    earlier, gone = replace(outputs[0], deleted=positions([0, 9])), [4, 5, 7]
-    written = copy_without(run, earlier, proved_rows(earlier, positions(gone), layout), layout)
-    assert run.files() == (written.path,)
-    address = str(Path(run.directory) / written.path)
-    assert as_texts(physical_rows(address, layout)) == as_texts(without(ROWS, [0, 9, *gone]))
-    assert (written.num_records, written.size_bytes) == (5, Path(address).stat().st_size)
-    assert written.stats == encode_stats(
-        rescan(address, schema=layout.schema, options=layout.options)
-    )
-    assert '"minValues":{"x":1,' in written.stats
-    assert as_texts(physical_rows(earlier.address, layout)) == as_texts(ROWS)
 
 
 def test_nothing_is_written_where_no_row_would_be_left(

@@ -25,7 +25,6 @@ from liquidlog.data.writer import (
 )
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
-from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import FileStatistics
 from liquidlog.spec.schema import Path as Column
@@ -78,19 +77,6 @@ def test_parquet_schema_is_what_delta_readers_expect(tmp_path: Path) -> None:
     assert all(child.nullable for child in found.schema_arrow)
     assert found.metadata.metadata == {b"org.apache.spark.version": b"4.0.0"}
     assert found.metadata.row_group(0).column(0).statistics.has_min_max
-
-
-@pytest.mark.parametrize("codec", [*CODEC_NAMES, "ZSTD", "Snappy", "NONE"])
-def test_codec_is_the_one_asked_for(tmp_path: Path, codec: str) -> None:
-    options = _options(ROWS.schema, compression=codec)
-    path = str(tmp_path / "f")
-    with DataFileWriter(path, schema=delta_schema(ROWS.schema), options=options) as writer:
-        writer.write(ROWS)
-        writer.finish("f")
-    expected = {"none": "UNCOMPRESSED", "lz4_raw": "LZ4"}.get(codec.lower(), codec.upper())
-    assert pq.read_metadata(path).row_group(0).column(0).compression == expected
-    with DataFile.open(path, schema=delta_schema(ROWS.schema)) as file:
-        assert file.read().equals(ROWS)
 
 
 def test_unknown_codec_is_refused_and_leaves_no_file(tmp_path: Path) -> None:

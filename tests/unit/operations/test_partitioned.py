@@ -1,7 +1,6 @@
 """Partitioned tables are rewritten and appended to partition by partition."""
 
 import json
-import posixpath
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from msgspec import structs
 
-from liquidlog.clustering.change import FilesAdded
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.data.writer import DataFileWriter
@@ -30,7 +28,6 @@ from liquidlog.errors import (
 )
 from liquidlog.operations import writes
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
 from liquidlog.rewriting import sink
 from liquidlog.table import Table
@@ -48,13 +45,6 @@ from support.partitioned import (
     rows_read,
 )
 
-DIRECTORIES = {
-    "p=a/n=1",
-    "p=b%2Fc d/n=1",
-    "p=__HIVE_DEFAULT_PARTITION__/n=__HIVE_DEFAULT_PARTITION__",
-    "p=ü%3D%2541/n=1",
-}
-
 
 def compacted(table: Table, **arguments: Any) -> Any:
     plan = table.plan(**arguments)
@@ -68,24 +58,6 @@ def tidy(path: Path) -> bool:
 
 def data_files(path: Path) -> set[str]:
     return {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
-
-
-def test_joins_small_files_inside_partitions(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t")
-    before = rows_read(tmp_path / "t")
-    plan, report = compacted(table)
-    assert (report.failures, report.conflicts) == ((), ())
-    assert plan.strategy == "compaction"
-    assert {group.directory for group in plan.groups} == DIRECTORIES
-    assert rows_read(tmp_path / "t") == before
-    adds = live_adds(tmp_path / "t").values()
-    values = Counter((add["partitionValues"]["p"], add["partitionValues"]["n"]) for add in adds)
-    assert values == {(p, None if p is None else "1"): 1 for p in TEXTS}
-    assert not any(add["dataChange"] for add in adds)
-    assert tidy(tmp_path / "t")
-    assert not table.plan().groups
-    assert table.health(columns=["id"], where="p = 'a'").total_file_count == 1
-    assert table.health(columns=["id"], where="p = 'a' AND n = 2").total_file_count == 0
 
 
 def test_reads_files_that_hold_partition_columns_too(tmp_path: Path) -> None:
@@ -273,22 +245,6 @@ def test_names_columns_by_their_physical_names(tmp_path: Path) -> None:
     assert {"p": "new", "n": "1"} in values
 
 
-def test_appends_rows_to_their_partitions(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path, files={"a": 1})
-    new = pa.concat_tables([rows_of(text, range(9, 11)) for text in TEXTS])
-    would = table.append(new, dry_run=True)
-    done = table.append(new)
-    assert (done.files, done.rows) == (would.files, would.rows) == (4, 8)
-    expected = Counter(map(repr, new.select(sorted(new.column_names)).to_pylist()))
-    assert rows_read(path) - expected == rows_read(path) - (rows_read(path) & expected)
-    assert sum(rows_read(path).values()) == ROWS + 8
-    assert all(posixpath.dirname(file) for file in live_adds(path))
-    assert tidy(path)
-    table.append(rows_of("a", range(20, 21)))
-    assert table.plan().groups
-
-
 def test_rows_of_many_partitions_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,25 +377,6 @@ def planned(tmp_path: Path) -> tuple[Path, Table, Any]:
     path = tmp_path / "t"
     table = partitioned_table(path)
     return path, table, table.plan_migration("id", **SMALL)
-
-
-def test_files_that_others_add_are_a_conflict(planned: tuple[Path, Table, Any]) -> None:
-    path, table, plan = planned
-    result = execute(plan)
-    table.append(DeltaTable(str(path)).to_pyarrow_table().slice(0, 1))
-    before, version = rows_read(path), table.snapshot().version
-    with pytest.raises(CommitConflictError) as caught:
-        table.commit(plan, result)
-    [conflict] = caught.value.conflicts
-    assert isinstance(conflict, GroupConflict)
-    found = conflict.conflict
-    assert isinstance(found, FilesAdded)
-    assert (found.versions, len(found.paths)) == ((version,), 1)
-    assert rows_read(path) == before
-    assert table.snapshot().version == version
-    DeltaTable(str(path)).restore(version - 1)
-    table.commit(plan, result)
-    assert sum(rows_read(path).values()) == sum(before.values()) - 1
 
 
 def test_a_group_of_which_nothing_is_left_is_a_conflict(planned: tuple[Path, Table, Any]) -> None:

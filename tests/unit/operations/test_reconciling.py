@@ -2,21 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
 
 from liquidlog.clustering.staleness import TooManyDeletedRows
-from liquidlog.data.deleted_rows import find_rows
 from liquidlog.errors import CommitConflictError, ExecutorError, UsageError
 from liquidlog.operations import batches, executors
 from liquidlog.operations.batches import TooMuchToRead
@@ -26,7 +22,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.local_tasks import PickledTasks
 from support.plain_table import PlainTable
-from support.races import ROWS, Scene, made, row
+from support.races import Scene, made
 
 BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
 """For what is the same however rows are deleted."""
@@ -58,50 +54,6 @@ def test_removes_name_the_winners_vectors_and_adds_have_wide_bounds(tmp_path: Pa
     assert metrics["numReconciledFiles"] == metrics["numDeletionVectorsAdded"] == "1"
     assert metrics["reconciledVersions"] == str(version - 1)
     assert all(isinstance(value, str) for value in metrics.values())
-
-
-def test_originals_are_deleted_only_once_their_copies_are_committed(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "t", vectors=False)
-    (group,) = scene.result.groups
-    originals = {output.path for output in group.outputs}
-    scene.plain.delete({scene.inputs[0]: [0]})
-    there: list[set[str]] = []
-    scene.store.landing = [
-        lambda: there.append({path.name for path in scene.path.glob("*.parquet")})
-    ]
-    (version,) = scene.commit().versions
-    assert originals <= there[0], "an original was deleted before the log proved that it may"
-    adds = {one["path"] for one in scene.actions(version, "add")}
-    assert {path.name for path in scene.path.glob("*.parquet")} & originals == adds & originals
-    assert not originals <= adds
-    scene.expect(without={0: 1})
-    scene.require_tidy()
-
-
-def test_each_lost_attempt_reconciles_only_what_came_since(scene: Scene) -> None:
-    found: list[int] = []
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        one = find_rows(*args, **kwargs)
-        found.append(one.rows)
-        return one
-
-    path, other = scene.inputs[:2]
-    scene.plain.delete({path: [0]})
-    scene.store.landing = [
-        lambda: scene.plain.delete({path: [1, 2], other: [0]}),
-        lambda: scene.plain.append([row(500)]),
-        lambda: scene.plain.delete({path: [3]}),
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "find_rows", counted)
-        report = scene.commit()
-    assert found == [1, 3, 1]
-    assert report.reconciled.rows == 5
-    assert len(report.reconciled.versions) == 3
-    scene.before += Counter([row(500)])
-    scene.expect(without={0: 1, 1: 1, 2: 1, 3: 1, ROWS: 1})
-    scene.require_tidy()
 
 
 def test_vectors_that_are_no_longer_wanted_are_not_committed(tmp_path: Path) -> None:
@@ -407,35 +359,3 @@ def test_a_saboteur_commits_nothing(
 
 
 # What delta-rs does that loaded a table before a compaction of ours: as README's Limits say.
-
-
-TWENTY = list(range(20))
-FIVE = pa.table({"a": pa.array([5], pa.int64())})
-
-
-@pytest.mark.parametrize(
-    ("stale", "more"),
-    [
-        (lambda table: table.delete("a = 5"), None),
-        (lambda table: table.update(predicate="a = 5", updates={"a": "500"}), None),
-        (lambda table: write_deltalake(table, FIVE, mode="overwrite", predicate="a = 5"), None),
-        (lambda table: write_deltalake(table, FIVE, mode="append"), [5]),
-        (lambda table: write_deltalake(table, FIVE, mode="overwrite"), [5]),
-        (lambda table: table.delete(), []),
-        (lambda table: table.optimize.compact(), TWENTY),
-    ],
-    ids=["delete", "update", "replace where", "append", "overwrite", "delete all", "compact"],
-)
-def test_conditional_changes_fail_and_others_do_not_see_what_was_moved(
-    tmp_path: Path, stale: Callable[[DeltaTable], Any], more: list[int] | None
-) -> None:
-    table = Table.create(str(tmp_path), schema=FIVE.schema)
-    for first in range(0, 20, 5):
-        table.append(pa.table({"a": TWENTY[first : first + 5]}))
-    loaded = DeltaTable(tmp_path)
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    with pytest.raises(CommitFailedError) if more is None else nullcontext():
-        stale(loaded)
-    found = DeltaTable(tmp_path).to_pyarrow_table()["a"].to_pylist()
-    assert sorted(found) == sorted([*TWENTY, *(more or [])])

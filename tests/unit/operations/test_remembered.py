@@ -193,21 +193,6 @@ def test_a_wrong_value_is_refused_before_rows_are_read(
     assert len([*Path(table.uri).glob("*.parquet")]) == 2
 
 
-def test_detail_says_who_decided(tmp_path: Path, call: Call) -> None:
-    table = made(tmp_path, (), zorderBy="`x`,y", maxFileSize="2MiB")
-    layout = call("detail", table.uri)[1]["layout"]
-    assert layout["zorder_by"] == {
-        "value": ["x", "y"],
-        "from": "property",
-        "property": "liquidlog.zorderBy",
-    }
-    assert layout["curve"] == {"value": "hilbert", "from": "default"}
-    shown = said("detail", table.uri)[1]
-    assert "max_file_size 2.0 MiB (liquidlog.maxFileSize), zorder_by x,y" in shown
-    table.set_properties({}, unset=["liquidlog.zorderBy", "liquidlog.maxFileSize"])
-    assert "all by default" in said("detail", table.uri)[1]
-
-
 def test_plans_say_who_decided(tmp_path: Path, call: Call) -> None:
     table = made(tmp_path, curve="kd")
     printed = call("plan", table.uri, "--max-file-size", "1MiB")[1]["policy"]

@@ -169,24 +169,6 @@ def stopping(
 def nowhere(_: int, __: float) -> None: ...
 
 
-def test_a_cancelled_group_is_a_conflict_and_the_others_are_committed(
-    table: Table, plan: ClusteringPlan
-) -> None:
-    watch = table.watch(plan)
-    remove_and_restore(table, input_of(plan, 1))
-    outcomes = rewrite_groups(stopping, plan, range(GROUPS), nowhere, watch)
-    report = table.commit_each(plan, outcomes, watch=watch)
-    assert report.committed_groups == (0, 2)
-    assert report.failures == ()
-    assert {one.group_id for one in report.conflicts} == {1}
-    assert all(one.cancelled for one in report.conflicts)
-    assert str(report.conflicts[0]).startswith("group 1: cancelled: version ")
-    assert not isinstance(report.conflicts[0].conflict, Outdated)
-    with pytest.raises(CommitConflictError) as caught:
-        report.require_success()
-    assert caught.value.document()["conflicts"][0]["cancelled"] is True  # type: ignore[index]
-
-
 def test_without_a_watch_the_reason_is_the_conflict(table: Table, plan: ClusteringPlan) -> None:
     failure = GroupFailure(group_id=1, reason="somebody says so", cancelled=True)
     report = table.commit_each(plan, [failure])

@@ -16,8 +16,6 @@ from support.arrow_executor import execute
 from support.html_pages import checked
 from support.repository import ROOT
 
-EVIL = "<img src=x onerror=alert(1)>&\"'$title"
-
 
 def made(path: Path, *, columns: int = 2) -> Table:
     schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
@@ -74,47 +72,6 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
     assert overview.key_map is not None
     assert overview.key_map.after is not None
     assert read.count("path", "box") == files + overview.key_map.after.files
-
-
-def test_what_the_log_says_is_escaped(tmp_path: Path) -> None:
-    schema = pa.schema([(EVIL, pa.string())])
-    table = Table.create(
-        str(tmp_path / "<b>t</b>"),
-        schema=schema,
-        cluster_by=[f"`{EVIL}`"],
-        properties={"delta.columnMapping.mode": "name"},
-    )
-    for _ in range(3):
-        table.append(pa.table({EVIL: [EVIL, "z"]}))
-    optimized(table)
-    log = Path(table.uri) / "_delta_log"
-    newest = max(log.glob("*.json"))
-    lines = [json.loads(line) for line in newest.read_text().splitlines()]
-    for line in lines:
-        if "commitInfo" in line:
-            line["commitInfo"]["operationMetrics"] = {EVIL: EVIL}
-        if "add" in line:
-            line["add"]["tags"]["ZCUBE_ID"] = EVIL
-            line["add"]["clusteringProvider"] = EVIL
-    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    again = Table.open(table.uri)
-    html = page(again.overview())
-    read = checked(html)
-    assert "<img" not in html
-    assert EVIL in read.text
-    assert "<img" not in again.health()._repr_html_()
-
-
-def test_one_column_has_no_rectangles_and_an_empty_table_no_pictures(tmp_path: Path) -> None:
-    read = checked(page(made(tmp_path / "one", columns=1).overview()))
-    assert read.count("path", "box") == 0
-    assert read.count("path", "area") > 0
-    assert "Files by" not in read.text
-    empty = Table.create(
-        str(tmp_path / "empty"), schema=pa.schema([("x", pa.int64())]), cluster_by=["x"]
-    )
-    read = checked(page(empty.overview()))
-    assert "No fault was found." in read.text
 
 
 def test_tables_of_the_reference_engine_get_a_page() -> None:

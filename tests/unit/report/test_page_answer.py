@@ -231,18 +231,6 @@ def test_what_was_not_measured_is_not_judged(found: Overview) -> None:
     assert queries(found, verdict) == ""
 
 
-def test_the_page_is_of_the_workload_that_was_given(table: Table) -> None:
-    overview = table.overview(workload=WORKLOAD)
-    read_ = checked(page(overview, workload="w & w.sql"))
-    assert "judged for 2 queries of the workload" in read_.shown
-    assert f"liquidlog advise {table.uri} --workload 'w & w.sql'" in read_.shown
-    assert "75 % of the queries" in read_.shown
-    assumed = checked(page(table.overview()))
-    assert "one value of x" in assumed.shown
-    assert "Predicted from 600 rows of 6 files" in assumed.shown
-    assert f"liquidlog report {table.uri} --workload W" in assumed.shown
-
-
 def test_what_a_workload_reads_now_is_shown_without_a_rewrite(
     table: Table, found: Overview
 ) -> None:
@@ -273,15 +261,3 @@ def test_tables_without_columns_or_files_are_answered(tmp_path: Path) -> None:
     read_ = checked(page(empty.overview()))
     assert read_.count("path", "area") >= 1
     assert "Leave it" in read_.shown
-
-
-def test_axes_have_labels_and_maps_a_legend(found: Overview) -> None:
-    read_ = checked(page(found))
-    vertical = [a for t, a in read_.found if a.get("class") == "upwards"]
-    figures = read_.count("figure")
-    assert figures >= 4
-    assert len(vertical) >= figures
-    assert read_.count("div", "ticks") >= figures
-    assert "1 file" in read_.shown
-    assert {"0", "599"} <= {word.strip() for word in read_.words}
-    assert "version 0" in read_.shown
