@@ -335,11 +335,7 @@ def _fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = Non
 def _by_rewrite(
     examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
 ) -> Finding:
-    """Return a finding about files in a mask, or `count` of them, that only a rewrite changes.
-
-    Its command is the rewrite that is worth it, if that takes some of these files; otherwise
-    `detail` says why the files are left alone.
-    """
+    """Return a finding about files that only a rewrite changes; its command is one worth it."""
     verdict, rewritten = examined.verdict, examined.rewritten
     command = None
     if verdict is None:
@@ -780,8 +776,7 @@ def with_statistics(
 ) -> tuple[CopiedAdd, ...]:
     """Return the adds of changed `files` with more statistics from `found`, by decoded path.
 
-    `replaces` also replaces statistics in the log; with `tight_bounds`, statistics record whether
-    they are exact. In a file with deleted rows they are not, since `found` is of physical rows.
+    `replaces` also replaces statistics in the log; `tight_bounds` records whether they are exact.
     """
     deleted = files["deletion_vector"].combine_chunks().is_valid().to_pylist()
     paths = (files["path"].to_pylist(), decoded_paths(files).to_pylist())
@@ -789,6 +784,7 @@ def with_statistics(
     for path, decoded, original, has_deleted in zip(*paths, originals, deleted, strict=True):
         statistics = found.get(decoded)
         if statistics is not None:
+            # Statistics are of physical rows: beside deleted rows they are not exact.
             tight = False if has_deleted else True if tight_bounds else None
             known = msgspec.json.decode(original.get("stats", b"null"), type=str | None)
             stats = _completed(_document(known), statistics, tight=tight, replaces=replaces)

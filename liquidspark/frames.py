@@ -296,10 +296,7 @@ def frame_schema(frame: DataFrame) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Columns of char(n), which Spark's readers pad with spaces to n characters.
-
-    Metadata makes Spark pad literals compared with them. Source: Spark, ApplyCharTypePadding.
-    """
+    """Columns of char(n), which Spark pads with spaces. Source: Spark, ApplyCharTypePadding."""
 
     columns: Mapping[str, Column]
 
@@ -312,7 +309,7 @@ class Padding:
         for named in schema.fields:
             text = quoted(named.name)
             if (padded := _padded(text, column_limits(named))) != text:
-                metadata = dict(named.metadata)
+                metadata = dict(named.metadata)  # makes Spark pad literals beside the column
                 columns[named.name] = expr(padded).alias(named.name, metadata=metadata)
         return cls(columns)
 

@@ -560,10 +560,9 @@ def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
 def without_kept(
     choice: Choice, space: KeySpace, model: ReadModel, may: Mask, *, tolerance: float
 ) -> Choice:
-    """Return a choice whose groups keep narrow files and rewrite the others.
+    """Return a choice whose groups keep narrow files, if they `may` be kept, and rewrite others.
 
-    `space` and `may`, the mask of files that may be kept, have one entry per live file. `tolerance`
-    limits the bytes that queries read of a group, as a multiple of the bytes after its rewrite.
+    `tolerance` limits the bytes that queries read, as a multiple of those after a rewrite.
     """
     reasons = choice.reasons.copy()
     groups, outputs, kept = [], [], []

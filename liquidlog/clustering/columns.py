@@ -564,8 +564,7 @@ class Membership:
     """The cube membership of live files; all arrays have one entry per file.
 
     `cube` (int64) is the rank of the file's ZCUBE_ID, -1 without that tag. Files `in_cube` have
-    both tags; those of the `same_columns` are in a cube of exactly the current columns. Files that
-    are `ours` have no foreign provider.
+    both tags, files of the `same_columns` the current columns, and `ours` no foreign provider.
     """
 
     cube: NDArray[np.int64]

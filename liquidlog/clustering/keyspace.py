@@ -471,8 +471,7 @@ def cells(
 ) -> tuple[Floats, Floats]:
     """Return bytes and width of each file that a rewrite of all files of `space` would write.
 
-    A width is the mean share of a column that the file spans, or the share of `readers` that read
-    it. The same files have the same cells for the same `draw`.
+    A width is the mean share of a column that the file spans, or the share of `readers` of it.
     """
     files = max(outputs, len(space.size_bytes))
     rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)

@@ -187,8 +187,7 @@ def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
 def _flush_order(runs: _Runs) -> NDArray[np.int64]:
     """Return the order (int64) in which a filter of the reference engine returns the runs it keeps.
 
-    The filter holds a cube back until the next file shows that the cube is complete, but returns
-    the cube of the last file first: a last cube of one file changes places with the one before it.
+    A last cube of one file changes places with the cube before it, which the filter holds back.
     """
     order = runs.order.copy()
     if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():
@@ -215,8 +214,7 @@ def choose_zorder(
     """Return the columns of `policy.zorder_by`, and the choice of all files.
 
     The files of a partition are sorted by their bounds along the Z-order curve, and cut into as few
-    groups of up to `target_cube_bytes` as possible, about equally large. Files that share a place
-    keep the order in which they were written.
+    groups of up to `target_cube_bytes` as possible, about equally large.
     """
     partitions = {name.casefold() for name in snapshot.metadata.partition_columns}
     named = [quote_path(one) for one in policy.zorder_by if one[0].casefold() in partitions]
@@ -362,8 +360,7 @@ def choose_overlapping(
 ) -> Choice:
     """Return the fewest bytes of files that must be rewritten to stay within the tolerance.
 
-    With `full`, files of other columns and providers may be taken too. Within `budget_bytes`,
-    groups with the largest gain per byte come first.
+    With `full`, other columns and providers count too. A budget goes to the best gains per byte.
     """
     matching = np.ones(snapshot.files.num_rows, np.bool_)
     if policy.where is not None:

@@ -118,8 +118,7 @@ class Kind:
 class Setting:
     """A setting: callers write its `name`, the policy of a plan has it as `field`.
 
-    `help` is a clause for people. Unless a caller does, the first of `properties` that a table has
-    decides the setting.
+    Unless a caller decides it, the first of `properties` that a table has does.
     """
 
     name: str
@@ -703,10 +702,9 @@ def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The settings of a plan that do not have their defaults, and who decided them.
+    """The fields of a policy that do not have their defaults, and who decided them.
 
-    `settings` are fields of the policy; `decided_by` maps each to OPTION or to a property. `named`
-    are the settings that the caller gave.
+    `decided_by` maps each to OPTION or to a property. `named` are the caller's settings.
     """
 
     strategy: str

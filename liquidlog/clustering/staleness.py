@@ -217,10 +217,9 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Placed:
-    """The rows of a group's files in Snapshot.files, in the plan's order.
+    """The rows (`positions`) of a group's files in Snapshot.files, -1 where a path is not live.
 
-    `positions` (int64) are -1 where a path is not live. `is_missing` marks files that should be
-    live, `is_changed` files that are live, but not as planned.
+    `is_missing` marks files that should be live, `is_changed` files that are not as planned.
     """
 
     paths: pa.Array

@@ -100,8 +100,7 @@ def backtested(
 ) -> Backtest:
     """Return predicted beside observed bytes of the scans whose engine counted them.
 
-    A scan is predicted on the version at its last time, if the log still has that version and it is
-    one of the four with the most scans; otherwise on today's version.
+    The four versions with the most scans are loaded; other scans are predicted on today's.
     """
     seen = [
         number

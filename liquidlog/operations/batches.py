@@ -120,8 +120,7 @@ DEFAULT_LIMIT_BYTES: Final = 10 * GIB
 class ReconcileLimits:
     """Limits of deleting, from a group's outputs, the rows that others deleted from its inputs.
 
-    At most `max_share` of the rows, from 0 (every deletion is a conflict) to 1, may be deleted. To
-    find them, this process reads at most `limit_bytes`, and `tasks` read more.
+    At most `max_share` of the rows; this process reads at most `limit_bytes`, and `tasks` more.
     """
 
     max_share: float = DEFAULT_MAX_SHARE
@@ -721,11 +720,7 @@ class BatchCommit:
 def commit_batch(
     run: CommitRun, groups: Sequence[RewrittenGroup], *, dry_run: bool = False
 ) -> BatchCommit:
-    """Commit finished groups of different ids on top of the newest version.
-
-    Outputs are deleted only if the log proves that no commit can ever name them, or if the
-    commit's limits forbid it and the result is not kept.
-    """
+    """Commit finished groups of different ids; delete outputs that no commit can ever name."""
     return _Batch(run, dry_run=dry_run).commit(groups)
 
 
@@ -834,11 +829,8 @@ class _Batch:
     def _without_culprits(
         self, claimed: Sequence[ClaimedGroup], error: Refusal
     ) -> list[ClaimedGroup]:
-        """Return the groups that could be committed without the others, after a failed attempt.
-
-        Groups that another process committed meanwhile are skipped: it removed their traces, which
-        may have caused the error. If no group fails alone, all are refused.
-        """
+        """Return the groups that could be committed without the others, if a group fails alone."""
+        # Another process may have committed groups and removed their traces: these are skipped.
         pending = self._not_landed(claimed)
         found: dict[int, Refusal | None] = dict.fromkeys((one.group_id for one in pending), error)
         if len(claimed) > 1 and not self._run.plan.is_migration:

@@ -164,8 +164,7 @@ def require_committable(
 ) -> None:
     """Refuse, directly before a put, outputs that were deleted or may be deleted soon.
 
-    Each run must have finished with its digest: otherwise its outputs may be half deleted. Each
-    output must exist, and be too young for a VACUUM that lists it now.
+    Each run must have finished with its digest; outputs must exist and be too young for a VACUUM.
     """
     files = [file for claim in claims for file in claim.files]
     oldest_ms = now_ms - max_age_ms(snapshot)

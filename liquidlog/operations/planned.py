@@ -286,8 +286,7 @@ _FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
 class MigrationNotice:
     """What people must know before a migration.
 
-    `protocol_change` is None if the table has the feature. `zoneless` are the partition columns
-    with timestamps that name no zone: the migration reads them as times in `time_zone`.
+    Timestamps of `zoneless` partition columns name no zone: they are read as in `time_zone`.
     """
 
     partition_columns: tuple[str, ...]

@@ -69,8 +69,7 @@ def _imported(
 ) -> Imported:
     """Return the queries of a table in the source or the imported workload at an address.
 
-    If a file of SQL names only one table, it counts as this one, whatever its name. `problem` says
-    why the file is no list of predicates; it is raised if the file is no source either.
+    The only table of a file of SQL counts as this one. `problem` is raised if this is no source.
     """
     known = Tables((open_table(table, storage_options),))
     try:
@@ -220,11 +219,7 @@ def _literal(value: Any, leaf: Leaf) -> str:  # noqa: ANN401  a value of any col
 def read_workload(
     path: str, *, table: str, storage_options: StorageOptions = NO_OPTIONS
 ) -> Workload:
-    """Return the predicates on a table in the workload at an address.
-
-    The address names predicates, an imported workload, or a source to import. An SQL statement that
-    is not understood becomes a predicate with this problem.
-    """
+    """Return the predicates on a table in a file of them, an imported workload, or a source."""
     written, problem = _written(path)
     if written and not any(one.problem for one in written):
         return written

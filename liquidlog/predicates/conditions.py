@@ -499,11 +499,7 @@ class FileBounds:
 
 
 class ProvingBounds(FileBounds):
-    """Bounds that prove a condition for every row of a file.
-
-    Proofs need files without deleted rows and without nulls in any column of the condition, columns
-    that cannot hold NaN, and a condition that is fully understood.
-    """
+    """Bounds that prove a condition for every row of a file without deleted rows, nulls or NaN."""
 
     def __init__(
         self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session

@@ -97,9 +97,8 @@ ANY_SHIFT_US: Final = 25 * _HOUR_US
 class Session:
     """A reader's time (microseconds since 1970) and time zone, None if any is possible.
 
-    With `for_rows`, the answer decides which rows are read or replaced, so no row may be missed,
-    not even a NaN that a writer left out of its bounds. Other Delta readers miss such a NaN, and
-    predictions of what they read have to do the same.
+    With `for_rows`, no row may be missed, not even a NaN that a writer left out of its bounds.
+    Other Delta readers miss such a NaN, and predictions of what they read do the same.
     """
 
     now_us: int | None = None
