@@ -1,13 +1,13 @@
-"""A table that was opened, and how changes of it become versions; knows nothing of clustering.
+"""An opened table, and how changes of it become versions; clustering is unknown here.
 
 Every attempt to commit starts from the newest snapshot: the commits since the read version are
-checked for conflicts, the change is derived from that snapshot, and only then is it put. Nothing of
-an earlier attempt is reused.
+checked for conflicts, the change is derived from that snapshot, and then it is put. Nothing of an
+earlier attempt is reused.
 
-A successful put whose response is lost looks like a lost race; reading back the commit's `txnId`
-distinguishes the two. If the version is still free, the same bytes are put again: only one of the
-puts can create the version, and each is this commit. If the outcome stays unknown, the caller gets
-neither a success nor a failure but CommitStateUnknownError.
+If the response to a successful put is lost, it looks like a lost race: the commit's `txnId`, read
+back, distinguishes the two. If the version is still free, the same bytes are put again: only one of
+the puts can create the version, and each is this commit. If the outcome stays unknown, the caller
+gets neither a success nor a failure but CommitStateUnknownError.
 
 The clock and the ids of commits are here, and the checkpoint that may be due after a commit.
 """
@@ -82,12 +82,11 @@ from liquidlog.storage.files import TableStore
 from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.version import ENGINE_INFO
 
-# Which winning commits conflict with a change: read set x winners -> conflicts, without I/O
-#
-# The matrix is the reference engine's for SnapshotIsolation, stricter in two points: a change of
-# metadata or protocol is a conflict unless files outlast it (`spec.evolution`), and so is a change
-# of a domain that the change depends on. It is milder in one: a writer that can delete the same
-# rows from its outputs lets others delete rows of its inputs (see `spec.actions`).
+# Which winning commits conflict with a change, without I/O. The rules are the reference engine's
+# for SnapshotIsolation, with three differences. A change of metadata or protocol is a conflict
+# unless files outlast it (`spec.evolution`). A change of a domain that the change depends on is a
+# conflict. A writer that can delete the same rows from its outputs lets others delete rows of its
+# inputs (see `spec.actions`).
 #
 # Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 
@@ -131,14 +130,14 @@ class RowsMayBeBack(Conflict):
 
     def __str__(self) -> str:
         return (
-            f"version {self.version} may have brought deleted rows back of {len(self.paths)} input"
+            f"version {self.version} may have restored deleted rows of {len(self.paths)} input"
             f" file(s): {_listed(self.paths)}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanged(Conflict):
-    """A winner changed the schema or the properties; `changes` are clauses, if known."""
+    """A winner changed the schema or the properties; `changes` say how, if that is known."""
 
     kind = "metadata_changed"
     version: int
@@ -150,7 +149,7 @@ class MetadataChanged(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class ProtocolChanged(Conflict):
-    """A winner changed the protocol; `changes` are clauses, if known."""
+    """A winner changed the protocol; `changes` say how, if that is known."""
 
     kind = "protocol_changed"
     version: int
@@ -210,7 +209,7 @@ class Winners:
                 self._changes.append(change)
                 if isinstance(change, MetadataChanged | ProtocolChanged) and not change.changes:
                     self._outlasted.add(change)
-        # An add of a path that no winner removed is a new file or repeats what the log says.
+        # An add of a path that no winner removed is a new file, or repeats an add of the log.
         for action in commit.actions if self._steps else ():
             if isinstance(action, AddFile) and (path := file_key(action)[0]) in self._steps:
                 vector = action.deletion_vector
@@ -249,7 +248,7 @@ class Winners:
             *(ConcurrentDeleteRead(version, paths) for version, paths in _by_version(removed)),
             *(RowsMayBeBack(version, paths) for version, paths in _by_version(unclear)),
         ]
-        # Files that were written for something else were not asked about: nothing is outlasted.
+        # `_outlasted` holds for files of the same terms only.
         are_known = read_set.terms is not None and read_set.terms == self._terms
         outlasted = self._outlasted if are_known else frozenset()
         found.extend(
@@ -258,7 +257,7 @@ class Winners:
             if change not in outlasted
             and (not isinstance(change, DomainMetadataChanged) or change.domain in read_set.domains)
         )
-        # Stable: within a version, what was removed comes first.
+        # The sort is stable: within a version, removed files come first.
         after = (conflict for conflict in found if conflict.version > read_set.version)
         return tuple(sorted(after, key=lambda conflict: conflict.version))
 
@@ -290,16 +289,14 @@ def _because(changes: tuple[str, ...]) -> str:
     return f" ({_listed(changes, '; ')})" if changes else ""
 
 
-# Attempt, check again, put, and try again
-
 _log: Final = Log(__name__)
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost attempt means that another writer made progress."""
 _BACK_OFF_MS: Final = 20
 _MAX_BACK_OFF_MS: Final = 2_000
 _MAX_ATTEMPTS_WAITED: Final = 16
-"""Waits double from twice _BACK_OFF_MS up to _MAX_BACK_OFF_MS, or, where attempts take longer, from
-twice an attempt's duration up to that of _MAX_ATTEMPTS_WAITED attempts."""
+"""Waits double from twice _BACK_OFF_MS up to _MAX_BACK_OFF_MS. If attempts take longer, waits are
+from twice an attempt's duration up to the duration of _MAX_ATTEMPTS_WAITED attempts."""
 INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = 10
 _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
@@ -307,7 +304,7 @@ _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Source of a commit's time and ids; `back_off` takes lost races and the last attempt's ms."""
+    """A commit's time and ids; `back_off` gets the number of lost races, the last attempt's ms."""
 
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
@@ -324,7 +321,7 @@ def system_clock() -> Clock:
 
 
 def _back_off(lost: int, attempt_ms: int) -> None:
-    """Wait for a random time, as writers on a distant store would mostly lose to each other."""
+    """Wait for a random time; otherwise writers on a distant store would lose to each other."""
     most_ms = max(_MAX_BACK_OFF_MS, _MAX_ATTEMPTS_WAITED * attempt_ms)
     longest_ms = min(max(_BACK_OFF_MS, attempt_ms) << min(lost, 10), most_ms)
     time.sleep(secrets.randbelow(longest_ms) / 1000)
@@ -368,7 +365,7 @@ def land(store: TableStore, proposal: Proposal, clock: Clock) -> Landed:
         _require_possible(proposal, snapshot, winners)
         preparing_ms = clock.now_ms()
         proposal.prepare(snapshot)
-        # What was prepared need not be done again: it says nothing of the next attempt's length.
+        # Preparation is not repeated, so it does not count for the next attempt's length.
         began_ms += clock.now_ms() - preparing_ms
         change = proposal.derive(snapshot)
         protocol, configuration = snapshot.protocol, snapshot.metadata.configuration
@@ -484,9 +481,9 @@ def _require_none(read_version: int, conflicts: Sequence[Conflict]) -> None:
 def _require_possible(proposal: Proposal, snapshot: Snapshot, winners: Winners) -> None:
     _require_none(proposal.read_set.version, winners.conflicts(proposal.read_set))
     if snapshot.version < proposal.read_set.version:
-        # From a cached listing, or a table restored from a copy: not a lasting conflict.
+        # The listing is cached, or the table was restored from a copy: no lasting conflict.
         detail = (
-            f"version {proposal.read_set.version}, which this change was made for, is not listed"
+            f"this change was made for version {proposal.read_set.version}, which is not listed"
         )
         raise TableReplacedError(snapshot.uri, detail, read_version=proposal.read_set.version)
     problems = proposal.problems(snapshot)
@@ -496,7 +493,7 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot, winners: Winners) 
 
 
 def _require_unprotected(snapshot: Snapshot) -> None:
-    """Refuse a version whose checkpoints only writers with all the table's features may write."""
+    """Refuse a checkpoint that only writers with all the table's features may write."""
     if CHECKPOINT_PROTECTION not in (snapshot.protocol.writer_features or ()):
         return
     first = snapshot.metadata.configuration.get(_PROTECTED_BEFORE, "0")
@@ -526,7 +523,7 @@ def _commit_info(
 
 
 PUTS: Final = 4
-"""Unanswered puts of a commit, with the version still free, before its state counts as unknown."""
+"""Puts of a commit without an answer, while the version is free, until its state is unknown."""
 
 
 def put_commit(
@@ -542,7 +539,7 @@ def put_commit(
         except StorageError as error:
             if puts == 1:
                 raise
-            # This refusal says nothing about the earlier puts, which may still arrive.
+            # The earlier puts may still arrive.
             raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
         if landed is not None:
             return landed
@@ -568,11 +565,8 @@ def _put_once(
         raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
 
 
-# An opened table: its store, the clock, and the versions that were read of it
-
-
 class OpenedTable:
-    """What every operation on a table starts from; commits are read once, then followed.
+    """An opened table: its store, a clock, and the newest snapshot; only new commits are read.
 
     A table that was opened at a version stays there, and cannot be changed.
     """
@@ -600,7 +594,7 @@ class OpenedTable:
 
     @cached_property
     def opinion(self) -> SecondOpinion:
-        """What delta-rs says of the table's live files."""
+        """The comparison of live files with delta-rs."""
         return SecondOpinion(self.store)
 
     @property
@@ -641,7 +635,7 @@ class OpenedTable:
         return None if found is None else found.version
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return a function that loads bounds of a snapshot's files, of the same columns once."""
+        """Return a function that loads bounds of a snapshot's files and keeps them."""
         from liquidlog.log.checkpoints import load_bounds
 
         if self._bounds is None or self._bounds[0] is not snapshot:

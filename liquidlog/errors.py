@@ -1,4 +1,4 @@
-"""Everything that can go wrong, grouped by what the caller can do about it.
+"""All errors, grouped by what the caller can do about them.
 
 After each colon are the fields: attributes of the error and members of its JSON document.
 
@@ -22,7 +22,7 @@ LiquidlogError                       the base of all: message
 ├── ResultMismatchError              a result does not answer its plan: problems
 │   └── RowsNotFoundError            outputs lack rows that were deleted: problems, rows, missing
 ├── ReconcileLimitError              too much would be read: needed_bytes, limit_bytes
-├── CheckpointMismatchError          a checkpoint would not say what the log says: version, problems
+├── CheckpointMismatchError          a checkpoint would differ from the log: version, problems
 ├── ExecutorError                    the executor is missing or failed: failures
 └── CommitError                      a commit did not land, or may not have
     ├── CommitConflictError          another commit won: read_version, conflicts
@@ -40,14 +40,12 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-# What errors say, as values: reasons with a stable kind, the facts, and a clause in words.
-
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """One reason why a change can no longer be committed; its `str` is a clause of a sentence.
 
-    `kind` is the stable name of the class; the fields of each class are the facts.
+    `kind` is the stable name of the class; its fields are the facts.
     """
 
     kind: ClassVar[str] = "conflict"
@@ -102,7 +100,7 @@ class SchemaProblem:
         kind: What is wrong.
         text: The same in words; what `str` returns.
         column: The column that stands in the way, as a user writes it.
-        property: The property that does, of the table or of that column's field.
+        property: The property that stands in the way, of the table or of that column's field.
         feature: The table feature that is missing.
     """
 
@@ -116,7 +114,7 @@ class SchemaProblem:
         return self.text
 
     def document(self) -> dict[str, object]:
-        """Return the problem as a JSON object: kind, message, and what it is about, if anything."""
+        """Return the problem as a JSON object: kind, message, and the known facts."""
         facts = {"column": self.column, "property": self.property, "feature": self.feature}
         known = {name: fact for name, fact in facts.items() if fact is not None}
         return {"kind": self.kind.value, "message": self.text, **known}
@@ -140,23 +138,19 @@ EXIT_UNSUPPORTED: Final = 5
 EXIT_BAR_CROSSED: Final = 6
 EXIT_INTERRUPTED: Final = 130
 
-
 Argument = str | int | float | Sequence[str] | None
-"""The value that a caller gave for an argument, as an error repeats it."""
-
+"""The value that a caller gave for an argument."""
 
 _NO_SPACE: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _FREE_SPACE: Final = (
-    "free some space there and run this again: what was committed stays committed, nothing that was"
-    " cut off belongs to a table, and `liquidlog orphans` lists files that are left"
+    "free some space there and run this again: committed changes stay committed, no incomplete file"
+    " belongs to a table, and `liquidlog orphans` lists the files that are left"
 )
-
-
 _NO_FACTS: Final = frozenset({"message", "arguments", "__notes__"})
 
 
 class LiquidlogError(Exception):
-    """Base of all errors raised on purpose; the attributes of a class beside these are its facts.
+    """Base of all errors raised on purpose; the other attributes of a class are its facts.
 
     Attributes:
         message: What went wrong and what to do about it.
@@ -191,8 +185,8 @@ class LiquidlogError(Exception):
 class UsageError(LiquidlogError, ValueError):
     """An argument has a value that liquidlog cannot use.
 
-    `arguments` maps the names of the wrong arguments to the values given; in the JSON document they
-    are members beside code and message.
+    `arguments` maps the names of the wrong arguments to the given values; in the JSON document they
+    are members, like code and message.
     """
 
     code = "usage"
@@ -221,8 +215,8 @@ class ClusteringColumnError(UsageError):
 class SchemaChangeError(UsageError):
     """A change of schema or properties that the table cannot have.
 
-    `reasons` say why: which kind of problem, with which column or property. `problems` are the same
-    in words.
+    `reasons` say why: the kind of problem, the column or property. `problems` are the same in
+    words.
     """
 
     code = "schema_change"
@@ -322,21 +316,21 @@ class UnsupportedFeatureError(LiquidlogError):
 
 
 class ManagedTableError(UnsupportedFeatureError):
-    """A catalog says which versions of the table at `uri` exist, so its path does not."""
+    """A catalog decides which versions of the table at `uri` exist, but its path was given."""
 
     code = "managed_table"
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri, "opened by its path", ("catalogManaged",))
         self.message = (
-            f"{uri} is managed by a catalog, which alone knows the versions that exist: open it as"
-            " unity://catalog.schema.table; nothing was written"
+            f"{uri} is managed by a catalog, and only the catalog knows which versions exist: open"
+            " it as unity://catalog.schema.table; nothing was written"
         )
         self.args = (self.message,)
 
 
 class NotPermittedError(UnsupportedFeatureError):
-    """The catalog of the table at `uri` permits `permitted`, among which `operation` is not."""
+    """The catalog of the table at `uri` permits the operations `permitted`, but not `operation`."""
 
     code = "not_permitted"
 
@@ -398,26 +392,26 @@ class ResultMismatchError(LiquidlogError):
 
 
 class RowsNotFoundError(ResultMismatchError):
-    """Of `rows` rows that other commits deleted, `missing` are in no output of the rewrite."""
+    """Other commits deleted `rows` rows; `missing` of them are in no output of the rewrite."""
 
     code = "rows_not_found"
 
     def __init__(self, rows: int, missing: int) -> None:
         super().__init__(
-            (f"{missing} of {rows} rows deleted meanwhile are in no output; plan again",)
+            (f"other commits deleted {rows} rows, {missing} of them in no output; plan again",)
         )
         self.rows, self.missing = rows, missing
 
 
 class ReconcileLimitError(LiquidlogError):
-    """To find deleted rows in outputs, `needed_bytes` or more would be read, over `limit_bytes`."""
+    """A search for deleted rows would read `needed_bytes` or more, and `limit_bytes` is less."""
 
     code = "reconcile_limit"
 
     def __init__(self, needed_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"to find rows deleted meanwhile, at least {needed_bytes} bytes would be read, and the"
-            f" limit is {limit_bytes}; raise the limit, or plan again"
+            f"a search for rows that other commits deleted would read {needed_bytes} bytes or more,"
+            f" and the limit is {limit_bytes}; raise the limit, or plan again"
         )
         self.needed_bytes, self.limit_bytes = needed_bytes, limit_bytes
 
@@ -429,24 +423,24 @@ class CheckpointMismatchError(LiquidlogError):
 
     def __init__(self, version: int, problems: tuple[str, ...]) -> None:
         super().__init__(
-            f"no checkpoint of version {version} was written, since it would not say what the log"
-            f" says: {'; '.join(problems)}. The table is unchanged"
+            f"no checkpoint of version {version} was written, because it would differ from the log:"
+            f" {'; '.join(problems)}. The table is unchanged"
         )
         self.version, self.problems = version, problems
 
 
 class CheckpointWarning(UserWarning):
-    """A commit landed, but the checkpoint that was due after it could not be made."""
+    """A commit landed, but the checkpoint after it could not be written."""
 
 
 class DoubledRowsWarning(UserWarning):
-    """Another writer put rows into the table a second time, which a rewrite had just moved."""
+    """Another writer added rows a second time that a rewrite had just moved."""
 
 
 class ExecutorError(LiquidlogError):
     """The executor is missing, cannot start, or failed.
 
-    `failures` is one sentence per failed group; empty if no group was begun.
+    `failures` has one sentence per failed group; it is empty if no group was begun.
     """
 
     code = "executor"
@@ -465,8 +459,8 @@ class CommitError(LiquidlogError):
 class CommitConflictError(CommitError):
     """Other commits made ours impossible; nothing was committed.
 
-    `read_version` is the version that the change was made for, None if there was none; `conflicts`
-    are all the reasons.
+    `read_version` is the version that the change was made for, or None; `conflicts` are all
+    reasons.
     """
 
     code = "commit_conflict"

@@ -1,10 +1,10 @@
-"""A table at one version: pure data, one row per live file, and how log actions become that.
+"""A table at one version: one row per live file, and how log actions become that.
 
 Columns of `Snapshot.files` (FILES_SCHEMA): `path` is URI-encoded, as in the log; `size` is in
 bytes; `modification_time` is in ms since the epoch; `num_records` is the physical row count;
-`tags_json` has all tags, also the two that have columns of their own; `version` is the commit that
-added the file, null if only a checkpoint names it; `statistics_row` locates the other statistics
-(see Statistics). Null means absent.
+`tags_json` has all tags, also the two with their own columns; `version` is the commit that added
+the file, null if only a checkpoint names it; `statistics_row` locates the other statistics (see
+Statistics). Null means absent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ from liquidlog.spec.bounds import cast_where_possible, has_bounds, record_counts
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.paths import LogFile, canonical_paths, named_twice, normal_paths
 from liquidlog.spec.schema import Leaf, StructType
-from liquidlog.spec.text import Summary
+from liquidlog.spec.text import Summary, json_text
 
 DELETION_VECTOR_TYPE: Final = pa.struct(
     [
@@ -51,7 +51,6 @@ DELETION_VECTOR_TYPE: Final = pa.struct(
 )
 
 _REPEATED: Final = pa.dictionary(pa.int32(), pa.string())
-
 FILES_SCHEMA: Final = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -88,7 +87,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Where the statistics of live files are, to be read on demand.
+    """Where the statistics of live files are, which are read on demand.
 
     `statistics_row` counts the adds of the `checkpoint` files in order, then the rows of `texts`,
     the raw statistics from commits.
@@ -108,9 +107,9 @@ class Snapshot(Summary):
     """The state of a table at `version`.
 
     `files` has FILES_SCHEMA, sorted by path unless a caller reordered it; planners scan it in this
-    order, below the directory `location`. `domains` has live domains only. `mark` is the commit's
-    log file, or a checkpoint's if that is gone, None without a log. `plain_files` is `files` if all
-    its paths are known to be canonical, else None. `notes` are for whoever plans a change.
+    order. `location` is the directory of the files. `domains` has live domains only. `mark` is the
+    log file of the commit, or of a checkpoint if that is gone, None without a log. `plain_files` is
+    `files` if all its paths are known to be canonical, else None. `notes` are hints for a planner.
     """
 
     uri: str
@@ -161,7 +160,7 @@ class Snapshot(Summary):
 
 
 def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
-    """Return the problems of live files; if all paths are `plain`, no two of them are one file."""
+    """Return the problems of live files; if all paths are `plain`, no two can be one file."""
     problems = []
     if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
         problems.append("a live file has no path")
@@ -222,13 +221,6 @@ def logical_bytes(files: pa.Table) -> pa.Array:
     return pc.if_else(touched, scaled, size)
 
 
-# Values of partition columns: one per file, stored as text in the log
-#
-# Source: PROTOCOL.md, "Partition Value Serialization".
-
-_NULL_TEXTS: Final = (None, "")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionValues:
     """Values per file in the column's Arrow type; unparsable ones are null, but not `is_null`."""
@@ -259,7 +251,8 @@ def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
     """Return the value of a partition column per live file."""
     encoded = one_array(files["partition_values_json"]).dictionary_encode()
     name = leaf.physical[-1]
-    texts = [_text(document, name) for document in encoded.dictionary.to_pylist()]
+    # The protocol reads "" as null.
+    texts = [_document(text).get(name) or None for text in encoded.dictionary.to_pylist()]
     codes = pc.fill_null(encoded.indices, len(texts))
     values = pa.array([*texts, None], pa.string()).take(codes)
     wanted = arrow_type(leaf.data_type) if has_bounds(leaf.data_type) else pa.null()
@@ -269,22 +262,14 @@ def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
     return PartitionValues(typed, np.asarray(values.is_null()))
 
 
-def _text(document: str | None, name: str) -> str | None:
-    text = _document(document).get(name)
-    return None if text in _NULL_TEXTS else text
-
-
 def _document(text: str | None) -> dict[str, str | None]:
     values: dict[str, str | None] = msgspec.json.decode(text or "{}", type=dict[str, str | None])
     return values
 
 
-# Log actions reconciled into the table's state
-#
 # The newest action about a file, a domain or an application wins; within one commit the last line
-# wins, as in the reference engine. A file is the pair (normal path, deletion vector id).
-#
-# Source: PROTOCOL.md, "Action Reconciliation".
+# wins, as in the reference engine. A file is the pair (normal path, deletion vector id). Source:
+# PROTOCOL.md, "Action Reconciliation".
 
 
 @dataclass(slots=True)
@@ -343,8 +328,8 @@ def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
         "size": [add.size for add in adds],
         "modification_time": [add.modification_time for add in adds],
         "num_records": record_counts(tail_statistics(decided)),
-        "partition_values_json": [_json(add.partition_values or {}) for add in adds],
-        "tags_json": [None if add.tags is None else _json(add.tags) for add in adds],
+        "partition_values_json": [json_text(add.partition_values or {}) for add in adds],
+        "tags_json": [None if add.tags is None else json_text(add.tags) for add in adds],
         "zcube_id": [(add.tags or {}).get(ZCUBE_ID) for add in adds],
         "zorder_by": [(add.tags or {}).get(ZCUBE_ZORDER_BY) for add in adds],
         "clustering_provider": [add.clustering_provider for add in adds],
@@ -376,7 +361,7 @@ def sorted_files(
         order = order[kept[order]]
     # pa.array would import numpy.ma, which nothing else here needs.
     rows = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
-    # Column by column, so that only one is there three times; paths are half of all bytes.
+    # Column by column, so that only one is in memory three times; paths are half of all bytes.
     columns = {"path": paths.take(rows)}
     del paths
     pa.default_memory_pool().release_unused()
@@ -413,10 +398,6 @@ def _keys(files: pa.Table, paths: pa.Array | pa.ChunkedArray) -> list[FileKey]:
     ]
 
 
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 _WORD: Final = 8
 _BITS: Final = 8 * _WORD
 
@@ -424,7 +405,7 @@ _BITS: Final = 8 * _WORD
 def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
     """Return the positions (int64) that sort `paths` by their bytes, stably; a null is empty.
 
-    Arrow compares whole texts; words of eight bytes sort as numbers, many times faster.
+    Words of eight bytes are sorted as numbers, much faster than Arrow compares whole texts.
     """
     order = np.arange(len(paths))
     if not len(paths):
@@ -433,7 +414,7 @@ def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
     starts, ends, text = _bounds(paths)
     position = _shared_bytes(paths)
     longest = int((ends - starts).max())
-    # Slots of `order` whose rows still compare equal, and the group of equal rows of each slot.
+    # Slots of `order` with rows that are equal so far, and the group of equal rows of each slot.
     slots = order.copy()
     group = np.zeros(len(paths), np.int64)
     while len(slots) and position < longest:

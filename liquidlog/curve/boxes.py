@@ -1,8 +1,8 @@
 """Trees of planes that divide the grid into boxes, first at the single values of a prefix.
 
-A *prefix* is one or several columns of few values: rows are parted by their values, column by
-column, before anything else divides them. A value whose rows would make a file of less than a
-quarter of the mean size is grouped with its neighbours; the prefix parts such a group no further.
+A *prefix* is one or several columns of few values. Rows are first divided by their values, column
+by column. If a value's rows would make a file of less than a quarter of the mean size, the value is
+grouped with its neighbours, and later columns of the prefix do not divide such a group.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ from liquidlog.curve.cuts import (
 Rows = npt.NDArray[np.int64]
 
 LEAST_SHARE: Final = 0.25
-"""The least share of a file's mean rows with which a single value gets files of its own."""
+"""A value with this share of a file's mean rows gets its own files."""
 
 
 class Node(NamedTuple):
@@ -79,7 +79,7 @@ class TreeLeaf(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Neighbouring values, from the coordinate `first` on: how many rows and values."""
+    """Neighbouring values from the coordinate `first` on: the numbers of rows and of values."""
 
     first: int
     rows: int
@@ -89,7 +89,7 @@ class _Group(NamedTuple):
 def part_by_prefix(
     coords: Coords, parts: int, prefix: Sequence[int]
 ) -> tuple[list[Node], list[TreeLeaf]]:
-    """Return the nodes, each before its children, which stand side by side, and the boxes."""
+    """Return the nodes, with the two children of each side by side after it, and the boxes."""
     tree = _PrefixTree(coords, len(coords) / parts)
     tree.divide(0, np.arange(len(coords)), parts, tuple(prefix), frozenset())
     return tree.nodes, tree.boxes
@@ -170,7 +170,7 @@ def _grouped(
 
 
 def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
-    """Return the parts of each group: at least one, and its share by its rows."""
+    """Return the parts of each group by its share of the rows, at least one."""
     shares = [1] * len(rows)
     heap = [(-float(count), number) for number, count in enumerate(rows)]
     heapify(heap)
@@ -181,15 +181,11 @@ def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
     return shares
 
 
-# A balanced k-d tree: which rows go into which file, box by box instead of along a curve
-#
-# A node of the tree is a box of the grid that holds some files' worth of sampled rows. A plane
-# across its longest side divides it where the rows on either side are nearest to whole files,
-# until a box is one file or cannot be divided. Boxes are numbered from left to right. A row's
-# key is its box's number, then its Hilbert key on a grid that fills the box, so that rows are
-# sorted along the curve inside files.
-#
-# O(sample * log files) to build, O(rows * log files) to find the boxes of rows.
+# A balanced k-d tree. A node is a box of the grid with sampled rows for some files. A plane across
+# its longest side divides it where the rows on either side are nearest to whole files, until a box
+# is one file or cannot be divided. A row's key is its box's number, from left to right, then its
+# Hilbert key on a grid that fills the box. O(sample * log files) to build, O(rows * log files) to
+# find boxes.
 #
 # Source: J. L. Bentley, "Multidimensional Binary Search Trees Used for Associative Searching",
 # 1975.
@@ -197,22 +193,21 @@ def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
 BOX_BITS: Final = 16
 """Bits of a key that number the box."""
 _MAX_UNEVENNESS: Final = 0.25
-"""How far rows per file may be from the mean, as a share of it, for a plane to be taken."""
+"""How far a plane may take rows per file from the mean, as a share of it."""
 _LEAST_FILL: Final = 0.5
 _MOST_FILL: Final = 1.5
-"""Rows per file beside the mean; planes that are each even enough can add up to less or more."""
+"""Rows per file over the mean; planes that are each even enough can add up to less or more."""
 _LOPSIDED: Final = 1e-3
-"""Weight of even sides beside what readers open: decides where planes do not differ."""
+"""Weight of even sides; it decides between planes with which readers open the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """A tree of m nodes, whose leaves are the boxes.
+    """A tree of m nodes; its leaves are the boxes.
 
-    Node i sends rows whose coordinate on axis `axes[i]` is below `at[i]` to node `children[i, 0]`,
-    others to `children[i, 1]`; a box is its own child, with its number in `numbers`, -1 elsewhere.
-    `depth` steps from node 0 lead every row to its box. Coordinates have `bits` bits. Box b has a
-    grid that begins at `lows[b]` and has steps of `1 / scales[b]`.
+    A row goes from node i to `children[i, 0]` if its coordinate on axis `axes[i]` is below `at[i]`,
+    else to `children[i, 1]`; `depth` steps lead to its box. A box is its own child, and has a
+    number in `numbers`. The grid of box b begins at `lows[b]`, with steps of `1 / scales[b]`.
     """
 
     axes: npt.NDArray[np.int64]
@@ -249,10 +244,9 @@ class Boxes:
 def fit_boxes(
     rows: "CurveRows", parts: int, *, reach: Reach | None = None, prefix: Sequence[int] = ()
 ) -> Placed:
-    """Return where sampled rows go by boxes; a box of rows of one place is cut along its keys.
+    """Return where sampled rows go by boxes; if all rows of a box are equal, keys divide it.
 
-    With `reach`, planes are where queries open little. With a prefix, there may be more than
-    `parts` files.
+    With `reach`, planes are where queries open little. A prefix may make more than `parts` files.
     """
     coords, bits = rows.coords, rows.bits
     ends = coordinate_ends(coords, bits)
@@ -301,7 +295,7 @@ _Chooser = Callable[[Coords, Coords, int, float], _Plane | None]
 
 
 def _widest(inside: Coords, ends: Coords, parts: int, _mean_rows: float) -> _Plane | None:
-    """Return the first even enough plane, longest side first; None if there is none."""
+    """Return an even enough plane across the longest possible side; None if there is none."""
     sides = ends.max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
     for axis in np.argsort(-sides, kind="stable").tolist():
         planes = _Planes.through(np.sort(inside[:, axis]), axis, parts)
@@ -363,9 +357,9 @@ class _Planes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Least:
-    """Chooses the plane on whose sides readers open the fewest rows.
+    """Chooses the plane with which readers open the fewest rows.
 
-    It tries the middle of each axis, and where intervals that are asked for begin or end.
+    It tries the middle of each axis, and the ends of intervals in queries.
     """
 
     reach: Reach
@@ -417,7 +411,7 @@ class _Least:
 
 
 def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:
-    """Return the tree of these nodes, whose boxes have no grids: it numbers rows only."""
+    """Return the tree of these nodes, without grids: it can only number rows."""
     numbers = np.full(len(nodes), -1, np.int64)
     for number, node in enumerate(leaves(nodes)):
         numbers[node] = number
@@ -463,27 +457,24 @@ def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:
     return Cuts.joined(found)
 
 
-# How far rows spread over a curve's grid, so that files come out as whole cells
-#
-# A stretch of a curve is a square only where it is a whole quadrant, and there are 1, 4, 16, 64
-# … quadrants. So rows are spread over `cells[j]` of the 2**k steps of each axis, with the
-# smallest k that holds them all: over 5 x 5 of 8 x 8 for 25 files. Each cell is a quadrant,
-# hence one stretch; that the curve leaves the cells in use and comes back costs nothing, as
-# cuts fall there.
+# How far rows spread over a curve's grid, so that files are whole cells. A stretch of a curve is a
+# square only if it is a whole quadrant, and there are 1, 4, 16, 64 … quadrants. So rows are spread
+# over `cells[j]` of the 2**k steps of each axis, with the smallest k that holds them all: for 25
+# files, over 5 x 5 of 8 x 8. Then each cell is a quadrant, so one stretch of the curve.
 #
 # `fit_curve` tries some numbers of cells whose product is near the number of files on a part of
 # the sample, O(grids * (sample + files)), and the best three on all of it.
 
 MAX_FITTED_DIMENSIONS: Final = 4
 MAX_FITTED_PARTS: Final = 1024
-"""Beyond, rows fill the whole grid: there are too many grids, or trying them takes seconds."""
+"""With more, rows fill the whole grid: there are too many grids, or trials take seconds."""
 MAX_GRIDS: Final = 24
 FINALISTS: Final = 3
 """The best grids on a part of the sample, which are tried on all of it."""
 
 _TRIED_ROWS_PER_PART: Final = 512
 _ROWS_TOGETHER: Final = 1 << 20
-"""Rows of all samples that are cut together, which bounds the memory."""
+"""Rows of all samples that are cut together; this limits the memory."""
 CELLS_PER_PART: Final = (0.75, 1.1)
 """With more cells than files, some files are two cells; with fewer, some cells are divided."""
 _MAX_STRETCH: Final = 1.6
@@ -531,10 +522,7 @@ class CurveGrid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurveRows:
-    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`.
-
-    Coordinates have `bits` bits.
-    """
+    """Rows of the sample in the order of ordinals, with coordinates of `bits` bits."""
 
     coords: Coords
     ordinals: Ordinals
@@ -554,7 +542,7 @@ class CurveRows:
         return CurveRows(self.coords[rows], self.ordinals[rows], lows, highs, self.bits)
 
     def tried(self, parts: int) -> "CurveRows":
-        """Return as many rows, evenly spread, as it takes to try grids for so many files."""
+        """Return some rows, evenly spread, enough to try grids for so many files."""
         return self.take(
             slice(None, None, max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART)))
         )
@@ -565,7 +553,7 @@ class CurveRows:
 
 
 def fit_curve(rows: CurveRows, parts: int, curve: Curve) -> Placed:
-    """Return where sampled rows go on the grid where narrow predicates open the fewest rows."""
+    """Return where sampled rows go on the grid on which narrow predicates open the fewest rows."""
     best = CurveGrid(curve, rows.bits, (1,) * rows.coords.shape[1])
     if curve is Curve.LINEAR:
         sample = rows.sorted_on(best)
@@ -579,9 +567,9 @@ def fit_curve(rows: CurveRows, parts: int, curve: Curve) -> Placed:
 
 
 def _opened(sample: CurveSample, cuts: Cuts) -> float:
-    """Return the quadratic mean of what narrow predicates open, up to a factor.
+    """Return the quadratic mean over the columns of what narrow predicates open, up to a factor.
 
-    The quadratic mean over the columns prefers grids on which all are read alike.
+    A quadratic mean prefers grids that serve all columns alike.
     """
     return float(np.linalg.norm(opened_shares(sample, cuts)))
 
@@ -589,8 +577,7 @@ def _opened(sample: CurveSample, cuts: Cuts) -> float:
 def _finalists(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> list[CurveGrid]:
     """Return the grids on which narrow predicates open the fewest of some rows, best first.
 
-    All rows decide between them: where columns depend on each other, some rows miss what a few
-    rows do to the boxes of files.
+    All rows must decide between them: if columns depend on each other, a few rows can widen boxes.
     """
     opened: list[float] = []
     together = max(1, _ROWS_TOGETHER // max(1, len(tried.coords)))
@@ -602,7 +589,7 @@ def _finalists(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> list
 
 
 def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
-    """Return numbers of cells along the axes, those that would open the fewest rows first."""
+    """Return numbers of cells along the axes; the numbers that open the fewest rows come first."""
     rows, dimensions = coords.shape
     if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(MAX_FITTED_PARTS, rows):
         return []

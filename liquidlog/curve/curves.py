@@ -1,6 +1,11 @@
 """Grid points of column values, their positions along curves, and rows in this order.
 
-Values become range ids, range ids coordinates, and the coordinates of all columns a key.
+- *value*: what a column holds, of any eligible type, nulls allowed
+- *range id*: uint32, 0 for null, else 1 + the number of boundaries below the value (`range_ids`)
+- *coordinate*: uint32 in [0, 2**bits), increasing in the range id; equal steps hold about equal
+  numbers of rows (`spread_ids`)
+- *point*: the coordinates of all columns, a row of `coords`, (n, d)
+- *key*: uint64 position of a point along a curve (`curve_index`)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +43,7 @@ def check_grid(coords: Coords, bits: int) -> tuple[int, int]:
 def coordinate_ends(coords: Coords, bits: int) -> Coords:
     """Return where each row's range ends: the next coordinate that a sampled row has.
 
-    A box with one of seven values is a seventh wide, although its coordinates are all equal.
+    So a box with one of seven values is a seventh wide, although its coordinates are all equal.
     `coords` are (s, d) unsigned in [0, 2**bits), the result in (0, 2**bits].
     """
     ends = np.empty_like(coords)
@@ -48,13 +53,11 @@ def coordinate_ends(coords: Coords, bits: int) -> Coords:
     return ends
 
 
-# Exact search of long keys (strings, wide decimals) in sorted boundaries, eight bytes at a time
-#
-# A key is a sequence of *words*: uint64, big-endian eight bytes, zero-padded at the end. Two
-# keys compare as their words do, then by how many bytes of the last word are real, because
-# padding must not make "a" equal to "a" followed by a zero byte. Only rows that a word leaves
-# tied with a boundary go on to the next word. Their *prefix group* says with which boundaries:
-# those that share all words before.
+# Exact search of long keys (strings, wide decimals) in sorted boundaries, eight bytes at a time. A
+# key is a sequence of *words*: uint64, big-endian eight bytes, zero-padded at the end. Keys compare
+# by words, then by the number of real bytes in the last word, because padding must not make "a"
+# equal to "a" and a zero byte. Rows that are still equal to a boundary go on to the next word;
+# their *prefix group* names the boundaries with the same words so far.
 
 WORD_BYTES: Final = 8
 
@@ -127,18 +130,12 @@ def _words(halves: Rows) -> _Keys:
     return _Keys(words.astype(">u8").reshape(-1).view(np.uint8), 16 * np.arange(len(halves) + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    """Ranks words among the distinct words of the boundaries at one depth."""
-
-    distinct: npt.NDArray[np.uint64]
-
-    def ranks_of(self, word: _Word, groups: Rows) -> Rows:
-        """Return numbers that order words as (prefix group, word, real bytes) does."""
-        place = np.searchsorted(self.distinct, word.words, side="left")
-        is_boundary = self.distinct[np.minimum(place, len(self.distinct) - 1)] == word.words
-        ranks: Rows = groups * (2 * len(self.distinct) + 2) + (2 * place + is_boundary)
-        return ranks * (WORD_BYTES + 1) + word.filled
+def _ranks(word: _Word, groups: Rows, distinct: npt.NDArray[np.uint64]) -> Rows:
+    """Return numbers that sort like (prefix group, word, real bytes); boundaries are `distinct`."""
+    place = np.searchsorted(distinct, word.words, side="left")
+    is_boundary = distinct[np.minimum(place, len(distinct) - 1)] == word.words
+    ranks: Rows = groups * (2 * len(distinct) + 2) + (2 * place + is_boundary)
+    return ranks * (WORD_BYTES + 1) + word.filled
 
 
 def _count_below(keys: _Keys, boundaries: _Keys) -> Counts:
@@ -152,10 +149,10 @@ def _count_below(keys: _Keys, boundaries: _Keys) -> Counts:
     depth = 0
     while len(rows):
         boundary_word = boundaries.read(boundary_rows, depth)
-        ranking = _Ranking(np.unique(boundary_word.words))
-        boundary_ranks = ranking.ranks_of(boundary_word, boundary_groups)
+        distinct = np.unique(boundary_word.words)
+        boundary_ranks = _ranks(boundary_word, boundary_groups, distinct)
         word = keys.read(rows, depth)
-        ranks = ranking.ranks_of(word, groups)
+        ranks = _ranks(word, groups, distinct)
         below[rows] = boundary_rows[0] + np.searchsorted(boundary_ranks, ranks, side="left")
         starts = np.flatnonzero(np.append(True, boundary_ranks[1:] != boundary_ranks[:-1]))
         slot = np.searchsorted(boundary_ranks[starts], ranks, side="left")
@@ -169,11 +166,9 @@ def _count_below(keys: _Keys, boundaries: _Keys) -> Counts:
     return below
 
 
-# Binary search of many integers in few, by a table of where each stretch of values begins
-#
-# `numpy.searchsorted` takes a dozen steps per value, each a branch that the processor guesses
-# wrong half of the time. Boundaries between equally frequent ranges leave few in any stretch,
-# so that one look into the table and one or two comparisons are enough.
+# Search of many integers in few, by a table of where each stretch of values begins. Boundaries
+# between equally frequent ranges leave few in any stretch, so a look into the table and one or two
+# comparisons are enough; `numpy.searchsorted` takes a dozen badly predicted branches.
 
 Integers = npt.NDArray[np.integer]
 Positions = npt.NDArray[np.int64]
@@ -181,9 +176,9 @@ Side = Literal["left", "right"]
 
 _TABLE_BITS: Final = 16
 _LEAST_VALUES: Final = 1 << 12
-"""Making the table takes as long as searching a thousand values."""
+"""To make the table takes as long as a search of a thousand values."""
 _MAX_COMPARISONS: Final = 4
-"""More boundaries than these in one stretch make the table slower than a binary search."""
+"""With more boundaries in one stretch, a binary search is faster."""
 
 
 def positions_in(boundaries: Integers, values: Integers, side: Side = "left") -> Positions:
@@ -207,7 +202,7 @@ def _by_table(boundaries: Integers, values: Integers, side: Side) -> Positions |
     starts = np.cumsum(counts) - counts
     positions: Positions = starts[_stretches(np.clip(values, first, last), first, shift)]
     is_passed = np.less if side == "left" else np.less_equal
-    # What lies behind the last boundary may count as passed; that is corrected at the end.
+    # Padding may count as passed; that is corrected at the end.
     padded = np.append(
         boundaries, np.full(comparisons + 1, np.iinfo(boundaries.dtype).max, boundaries.dtype)
     )
@@ -223,18 +218,8 @@ def _stretches(values: Integers, first: np.integer, shift: np.uint64) -> Positio
     return wide.view(np.int64)
 
 
-# Column values to range ids: equal-frequency ranges of one column, learned from a sample
-#
-# Coordinate systems, in the order data passes through them:
-#
-# - *value*: what the column holds, any eligible type, nulls allowed
-# - *range id*: uint32, 0 for null, else 1 + the number of boundaries below the value (`range_ids`)
-# - *coordinate*: uint32 in [0, 2**bits), increasing in the range id; equal steps hold about equal
-#   numbers of rows (`spread_ids`)
-# - *key*: uint64 position on the curve of all columns' coordinates (`liquidlog.curve.curves`)
-#
-# Order of values: numbers by value with -0.0 equal to 0.0 and NaN largest, strings by unsigned
-# UTF-8 bytes over their full length, null first. O(n log ranges), no per-value Python.
+# Values to range ids. Order of values: numbers by value with -0.0 equal to 0.0 and NaN largest,
+# strings by unsigned UTF-8 bytes over their full length, null first. O(n log ranges).
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Ids: TypeAlias = npt.NDArray[np.uint32]
@@ -242,13 +227,13 @@ Coordinates: TypeAlias = npt.NDArray[np.uint32]
 
 _INT_BY_BYTES: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _CODE_BITS: Final = 32
-"""Of indices that no dictionary fills."""
+"""Bits of indices that no dictionary can use up."""
 
 
 def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
     """Return the values that divide a sample into at most `max_ranges` equally frequent ranges.
 
-    They are sorted, distinct, without nulls; if few, all distinct values but the largest.
+    They are sorted, distinct, without nulls. Of few values, they are all but the largest.
     """
     values = _flat(sample)
     _check_orderable(values.type)
@@ -261,7 +246,7 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
 
 
 def sorted_values(values: pa.Array) -> pa.Array:
-    """Return the values in their order, without nulls, -0.0 as the 0.0 that it is equal to."""
+    """Return the values in their order, without nulls, and with 0.0 for -0.0."""
     values = values.drop_null()
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))
@@ -278,7 +263,7 @@ def range_ids(column: Column, boundaries: pa.Array) -> Ids:
 def places_among(values: pa.Array, wanted: pa.Array) -> tuple[Rows, npt.NDArray[np.bool_]]:
     """Return how many sorted distinct values are below each wanted one, and if it is one of them.
 
-    That is -1 for null. There is at least one value.
+    The number is -1 for null. There is at least one value.
     """
     below = range_ids(wanted, values).astype(np.int64) - 1
     beside = values.take(pa.array(below.clip(0, len(values) - 1)))
@@ -289,10 +274,10 @@ def places_among(values: pa.Array, wanted: pa.Array) -> tuple[Rows, npt.NDArray[
 def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
     """Return the coordinate of each range id, (max_id + 1,) uint32 in [0, 2**bits).
 
-    It is the share of sampled rows before the range: ids of a column with few or frequent values
-    bunch at one end of the grid, and the curve would ignore the column until its last bits.
+    It is the share of sampled rows before the range. Otherwise, the ids of a column with few or
+    frequent values would be at one end of the grid, and the curve would ignore the column.
     """
-    # Adding one to every count keeps ranges apart that the sample missed.
+    # One more in every count keeps ranges apart that the sample missed.
     weights = np.bincount(sample_ids, minlength=max_id + 1).astype(np.float64) + 1.0
     before = np.cumsum(weights) - weights
     spread: Coordinates = np.floor(before / weights.sum() * (1 << bits)).astype(np.uint32)
@@ -307,21 +292,20 @@ class Axis:
     coordinates: Coordinates
 
     @classmethod
-    def fit(cls, sample: Column, *, max_ranges: int, bits: int) -> tuple["Axis", Coordinates]:
-        """Return the axis on which n values spread evenly, and their coordinates, (n,) uint32."""
-        return cls.fit_between(sample, range_boundaries(sample, max_ranges), bits=bits)
-
-    @classmethod
-    def fit_between(
-        cls, sample: Column, boundaries: pa.Array, *, bits: int
+    def fit(
+        cls, sample: Column, borders: pa.Array | None = None, *, max_ranges: int, bits: int
     ) -> tuple["Axis", Coordinates]:
-        """Return the axis with these boundaries on which a sample spreads evenly, as `fit` does."""
+        """Return the axis on which n values spread evenly, and their coordinates, (n,) uint32.
+
+        Its boundaries include `borders`.
+        """
+        boundaries = range_boundaries(sample, max_ranges)
+        if borders is not None and len(borders):
+            joined = pa.concat_arrays([boundaries, borders.cast(boundaries.type)])
+            boundaries = pc.unique(sorted_values(joined))
         ids = range_ids(sample, boundaries)
         axis = cls(boundaries, spread_ids(ids, max_id=len(boundaries) + 1, bits=bits))
         return axis, axis.coordinates[ids]
-
-    def coordinates_of(self, column: Column) -> Coordinates:
-        return self.coordinates[range_ids(column, self.boundaries)]
 
 
 def _check_orderable(data_type: pa.DataType) -> None:
@@ -352,7 +336,7 @@ def _chunk_ids(values: pa.Array, boundaries: pa.Array) -> Ids:
         by_code = np.append(_chunk_ids(values.dictionary, boundaries), np.uint32(0))
         codes = values.indices
         if codes.null_count and codes.type.bit_width < _CODE_BITS:
-            # A full dictionary leaves no index for the null behind it.
+            # A full dictionary leaves no index for null.
             codes = codes.cast(pa.int32())
         ids: Ids = by_code[_fixed_width(codes.fill_null(len(values.dictionary)))]
         return ids
@@ -376,7 +360,7 @@ def _below(values: pa.Array, boundaries: pa.Array) -> Ids:
 
 
 def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:
-    """Return n numbers, dates or timestamps as a view, (n,); what is under nulls is anything."""
+    """Return n numbers, dates or timestamps as a view, (n,); values under nulls are arbitrary."""
     kind = values.type
     dtype: npt.DTypeLike = _INT_BY_BYTES[kind.bit_width // 8]
     if pa.types.is_floating(kind) or pa.types.is_unsigned_integer(kind):
@@ -387,25 +371,19 @@ def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype)[values.offset : values.offset + len(values)]
 
 
-# Curves: grid points to positions along them; the Hilbert curve first
+# Points to keys: unique, in [0, 2**(d * bits)), with d * bits <= 64. The first column has the most
+# significant bit of each d-bit digit or, on the linear curve, the most significant bits.
 #
-# - *point*: row of `coords`, (n, d) unsigned, each coordinate in [0, 2**bits);
-# - *key*: (n,) uint64 position on the curve in [0, 2**(d * bits)), another one for each point;
-#   d * bits <= 64 so that a key is one word. The first column is the most significant bit of each
-#   d-bit digit of the key, or, on the linear curve, in its most significant bits.
-#
-# Neighbours on the Hilbert curve differ by one in one coordinate. For d = 1 the key is the
-# coordinate.
-#
-# Source: J. Skilling, "Programming the Hilbert curve", AIP Conf. Proc. 707, 381 (2004). His loop
-# works through one bit plane at a time, from the top, and what it does to the planes below is to
-# permute and complement the axes. Those *orientations* are few for d <= 4, so tables hold, for each
-# orientation and the next few bits of each coordinate, the digits of the key and the orientation
-# after them. O(n * bits / planes) instead of O(n * bits * d).
+# The Hilbert curve: neighbours differ by one in one coordinate. Source: J. Skilling, "Programming
+# the Hilbert curve", AIP Conf. Proc. 707, 381 (2004). His loop handles one bit plane after the
+# other, from the top; each permutes and complements the axes of the planes below. These
+# *orientations* are few for d <= 4. So tables hold, for each orientation and the next bits of each
+# coordinate, the digits of the key and the next orientation. O(n * bits / planes) instead of O(n *
+# bits * d).
 
 _MAX_TABLE_DIMENSIONS: Final = 4
 _MAX_TABLE_BITS: Final = 12
-"""Bits of all coordinates that one table step reads; more would push tables out of L2 cache."""
+"""Bits of all coordinates that one step reads; larger tables would not stay in L2 cache."""
 _MAX_STATES: Final = 1 << 12
 
 
@@ -453,10 +431,9 @@ def _skilling_keys(columns: list[npt.NDArray[np.unsignedinteger]], bits: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Orientation:
-    """What the planes above did to the planes below.
+    """How lower planes read the axes: coordinate j is axis `axes[j]`, flipped if `flipped[j]`.
 
-    Coordinate j below reads axis `axes[j]`, complemented if `flipped[j]`; `complemented` is
-    Skilling's running parity, which complements all digits of the key.
+    `complemented` is Skilling's running parity, which complements all digits of the key.
     """
 
     axes: tuple[int, ...]
@@ -472,7 +449,7 @@ def _table_keys(columns: list[npt.NDArray[np.unsignedinteger]], bits: int) -> Ke
     state = np.zeros(len(x[0]), np.uint32)
     todo = bits
     while todo:
-        # The odd step comes first: all later ones then use the same, cached table.
+        # The odd step comes first, so that all later ones use the same table.
         step = todo % planes or planes
         todo -= step
         table = _table(d, step)
@@ -548,13 +525,14 @@ def _step(orientation: _Orientation, corner: int) -> tuple[int, _Orientation]:
     return digit, after
 
 
-# The Z-order (Morton) curve: the bits of all coordinates interleaved. O(n * d * bits / 8)
-
 _BYTE_BITS: Final = 8
 
 
 def zorder_index(coords: Coords, bits: int) -> Keys:
-    """Return the position on the curve, (n,) uint64, of each point."""
+    """Return the position on the Z-order (Morton) curve, (n,) uint64, of each point.
+
+    It interleaves the bits of all coordinates. O(n * d * bits / 8).
+    """
     n, d = check_grid(coords, bits)
     keys = np.zeros(n, np.uint64)
     spread = _spread_byte(d)
@@ -570,12 +548,9 @@ def zorder_index(coords: Coords, bits: int) -> Keys:
 
 @cache
 def _spread_byte(d: int) -> npt.NDArray[np.uint64]:
-    """Return each byte with d - 1 zeros between its bits; bits beyond 64 belong to no key."""
+    """Return each byte with d - 1 zeros between its bits; bits beyond 64 are dropped."""
     spread = [sum((octet >> i & 1) << (i * d) for i in range(_BYTE_BITS)) for octet in range(256)]
     return np.array([value & (2**64 - 1) for value in spread], np.uint64)
-
-
-# The linear order: sorted by the first column, then the second, and so on. O(n * d)
 
 
 def linear_index(coords: Coords, bits: int) -> Keys:
@@ -585,9 +560,6 @@ def linear_index(coords: Coords, bits: int) -> Keys:
     for j in range(1, d):
         keys = (keys << np.uint64(bits)) | coords[:, j].astype(np.uint64)
     return keys
-
-
-# The curves by name
 
 
 class Curve(StrEnum):
@@ -627,12 +599,8 @@ def coordinate_bits(dimensions: int) -> int:
     return min(MAX_COORDINATE_BITS, KEY_BITS // dimensions)
 
 
-# Row orders: stable sorting by key, and sorting a whole batch along a curve
-#
-# A *row order* is (n,) int64 row indices; taking the rows in this order sorts them. Rows with
-# equal keys keep their order, so that the same rows give the same files.
-
 RowOrder = npt.NDArray[np.int64]
+"""Row indices, (n,), that sort rows; rows with equal keys keep their order."""
 
 _EXACT_RANGES: Final = 1 << 31
 """More ranges than a batch can have rows: every distinct value gets its own."""
@@ -644,10 +612,10 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
 
 
 def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
-    """Return the row order, (n,) int64, that sorts a batch along a curve, and its keys.
+    """Return the row order that sorts a batch along a curve, and the sorted keys.
 
-    Ranks come from the batch itself: exact for one column and for the linear curve. Nulls first,
-    NaN last. The keys never decrease; on the linear curve they are about the first column alone.
+    Ranks come from the batch itself; they are exact for one column and for the linear curve. Nulls
+    come first, NaN last. On the linear curve, the keys are of the first column alone.
     """
     chosen = parse_curve(curve)
     if chosen is Curve.LINEAR or len(columns) == 1:
@@ -664,9 +632,9 @@ def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
 
 
 def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
-    """Return the row order, (n,) int64, that sorts by unsigned key, equal keys in row order.
+    """Return the row order that sorts by unsigned key, equal keys in row order.
 
-    numpy sorts numbers of 16 bits by radix: two such sorts take half the time of one of words.
+    numpy sorts numbers of 16 bits by radix: two such sorts take half the time of a sort of words.
     Longer keys are sorted with their row numbers as one word, if they fit, several times faster
     than by indices.
     """
@@ -676,7 +644,10 @@ def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
     lowest = keys.min()
     key_bits = int(keys.max() - lowest).bit_length()
     if key_bits <= 2 * _RADIX_BITS:
-        return _order_by_radix((keys - lowest).astype(np.uint32), key_bits)
+        low = (keys - lowest).astype(np.uint32)
+        order = np.argsort(low.astype(np.uint16), kind="stable")
+        high = (low >> np.uint32(_RADIX_BITS)).astype(np.uint16)
+        return order[np.argsort(high[order], kind="stable")] if key_bits > _RADIX_BITS else order
     row_bits = max(n - 1, 1).bit_length()
     if key_bits + row_bits > KEY_BITS:
         return np.argsort(keys, kind="stable")
@@ -686,11 +657,3 @@ def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
     packed.sort()
     packed &= np.uint64((1 << row_bits) - 1)
     return packed.astype(np.int64)
-
-
-def _order_by_radix(keys: npt.NDArray[np.uint32], key_bits: int) -> RowOrder:
-    order = np.argsort(keys.astype(np.uint16), kind="stable")
-    if key_bits <= _RADIX_BITS:
-        return order
-    high = (keys >> np.uint32(_RADIX_BITS)).astype(np.uint16)
-    return order[np.argsort(high[order], kind="stable")]

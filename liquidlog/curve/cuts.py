@@ -1,4 +1,4 @@
-"""What readers ask of a table, and cuts along a curve: which rows go into which file."""
+"""Predicates of queries, and cuts along a curve: which rows go into which file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +18,18 @@ from liquidlog.curve.curves import (
     Keys,
     places_among,
     positions_in,
-    range_boundaries,
     range_ids,
     sorted_values,
     stable_order,
 )
 
-# What readers ask: weighted predicates as boxes on the curve's grid
-#
-# A predicate is true in any of its *alternatives*; an alternative is true where all of its *terms*
-# are; a term is true in any of some intervals of one column. So `a IN (1, 5) AND b < 7 OR c = 2`
-# has two alternatives, the first of two terms. A file is opened by a predicate if the file's box
-# meets the intervals of all terms of an alternative: that is what statistics per file can tell.
-#
-# Positions on a column are shares of all rows, in [0, 1].
+# Weighted predicates as boxes on the curve's grid. A predicate is true if one of its *alternatives*
+# is; an alternative is true if all its *terms* are; a term is true in some intervals of one column.
+# So `a IN (1, 5) AND b < 7 OR c = 2` has two alternatives, and the first has two terms. A predicate
+# opens a file if the file's box meets intervals of all terms of an alternative.
 
 Shares = npt.NDArray[np.float64]
+"""Shares of all rows, in [0, 1]; also positions on a column."""
 Numbers = npt.NDArray[np.int64]
 
 _BLOCK_CELLS: Final = 1 << 21
@@ -81,7 +77,7 @@ class GridPredicates:
     def expected(self, of_intervals: Shares) -> Shares:
         """Return the share of the rows that the mean query opens in each of m layouts, (m,).
 
-        `of_intervals` (m, k) is what each interval alone opens; columns count as independent.
+        `of_intervals` (m, k) is what each interval alone opens. This assumes independent columns.
         """
         shares = np.minimum(np.add.reduceat(of_intervals, self.terms, axis=1), 1.0)
         shares = np.multiply.reduceat(shares, self.alternatives, axis=1)
@@ -97,7 +93,7 @@ class GridPredicates:
         return np.repeat(terms, _lengths(self.terms, len(self.axes)))
 
     def axis_weights(self, dimensions: int) -> Shares:
-        """Return how much queries narrow by each column, (d,), in all 1."""
+        """Return how much queries narrow by each column, (d,); the sum is 1."""
         terms = _lengths(self.alternatives, len(self.terms))
         of_alternatives = np.repeat(
             self.weights / _lengths(self.predicates, len(self.alternatives)),
@@ -123,14 +119,12 @@ def _lengths(starts: Numbers, total: int) -> Numbers:
     return np.diff(np.append(starts, total))
 
 
-# Predicates over values, as a plan carries them, and where they lie on the axes of a grid
-#
-# An axis tells values apart only at its boundaries. `borders` are the sampled values on either
-# side of the constants that readers use: as boundaries, they let files end exactly where
-# predicates do.
+# Predicates over values, as in a plan, and their places on the axes of a grid. An axis separates
+# values only at its boundaries. `borders` are the sampled values on either side of constants in
+# queries: as boundaries, they let files end exactly where predicates do.
 
 POINTS: Final = 64
-"""Values, evenly spread over the rows, that stand for all values that readers may ask for."""
+"""How many values, evenly spread over the rows, stand for all values that queries may name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +140,7 @@ class ValuePredicates:
     """Weighted predicates over the values of d columns; arrays as in `GridPredicates`.
 
     `lows` and `highs` have the ends of each column's intervals. `column_weights` (d,) weigh queries
-    for single values of a column. Weights need not add up to 1.
+    for single values of a column. The sum of the weights need not be 1.
     """
 
     axes: Numbers
@@ -245,7 +239,7 @@ def _with_points(
     samples: Sequence[pa.Array],
     bits: int,
 ) -> GridPredicates:
-    """Return the predicates, with points on each column that has a weight; weights add up to 1."""
+    """Return the predicates and points on each column with a weight; the sum of weights is 1."""
     lows, ends, columns, weights = [asked.lows], [asked.ends], [asked.axes], [asked.weights]
     for number in np.flatnonzero(column_weights > 0).tolist():
         values = sorted_values(samples[number])
@@ -275,32 +269,19 @@ def _continued(starts: Numbers, total: int, added: int) -> Numbers:
     return np.concatenate([starts, total + np.arange(added)])
 
 
-def axis_of(
-    sample: pa.Array, borders: pa.Array | None, *, max_ranges: int, bits: int
-) -> tuple[Axis, npt.NDArray[np.uint32]]:
-    """Return an axis as `Axis.fit` does, with `borders` among its boundaries."""
-    if borders is None or not len(borders):
-        return Axis.fit(sample, max_ranges=max_ranges, bits=bits)
-    boundaries = range_boundaries(sample, max_ranges)
-    joined = pc.unique(sorted_values(pa.concat_arrays([boundaries, borders.cast(boundaries.type)])))
-    return Axis.fit_between(sample, joined, bits=bits)
-
-
-# Cuts along a curve
-#
-# Rows are totally ordered by (key, ordinal), the ordinal being a row's number in the whole input. A
-# *cut* is such a pair; rows at or after it lie on its right. A cut falls inside a run of equal keys
-# only where the run is too long to be kept together.
+# Cuts along a curve. Rows are ordered by (key, ordinal); the ordinal is a row's number in the whole
+# input. A *cut* is such a pair; the rows from there on are on its right. A cut is inside a run of
+# equal keys only if the run is too long for one file.
 #
 # Equal numbers of rows make ragged boxes: a segment of a Hilbert curve that ends inside a quadrant
-# reaches across it. `choose_cuts` lets sizes vary from half to one and a half times the mean and
-# takes the cuts with the smallest sum, over all files, of rows times box extents: the rows that a
-# narrow predicate on one of the columns is expected to read. It finds them by dynamic programming
-# over a sorted sample, O(sample * d + files). Where it is known what readers ask, `Reach` replaces
-# the extents by the share of the readers that opens a box, O(files * intervals).
+# reaches across it. So `choose_cuts` lets sizes vary from half to one and a half times the mean,
+# and minimizes the sum, over all files, of rows times box extents: the rows that a narrow predicate
+# on one of the columns is expected to read. It is dynamic programming over a sorted sample,
+# O(sample * d + files). If queries are known, `Reach` replaces the extents by the share of the
+# queries that open a box, O(files * intervals).
 #
-# Between two sampled rows a cut is put where the largest quadrants meet, so that rows which the
-# sample missed fall on the side of their quadrant.
+# Between two sampled rows, a cut is where the largest quadrants meet, so that unsampled rows are on
+# the side of their quadrant.
 
 Ordinals = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
@@ -309,20 +290,20 @@ _UNITS_PER_PART: Final = 16
 _WIDTHS: Final = range(_UNITS_PER_PART * 3 // 2, _UNITS_PER_PART // 2 - 1, -1)
 """Units that a part may have, most first."""
 _MIN_ROWS_PER_UNIT: Final = 4
-"""With fewer sampled rows in a unit its box says little; cuts are equal then."""
+"""With fewer sampled rows in a unit, its box says little, and cuts are equal."""
 _MAX_DRIFT_UNITS: Final = 8 * _UNITS_PER_PART
-"""How far a cut may be from where equal cuts have it. Bounds the cost to O(files)."""
+"""How far a cut may be from an equal cut; this limits the cost to O(files)."""
 _ORDINAL_BITS: Final = 40
 
 _EVENNESS: Final = 0.1
-"""Weight of equal sizes, small beside extents: decides where boxes do not differ."""
+"""Weight of equal sizes: small, so that it decides only between equal boxes."""
 _ANY_VALUE: Final = 1.0
-"""Weight of extents beside what is asked, for other values; with a quarter, cuts follow chance."""
+"""Weight of extents, for values that queries did not name; with a quarter, cuts follow chance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reach:
-    """How many readers a box reaches: those who `asked`, and those who ask for other values."""
+    """How many queries open a box: the known ones, `asked`, and queries for other values."""
 
     asked: GridPredicates | None
     axis_weights: Shares
@@ -367,22 +348,18 @@ class Cuts:
 
 
 class KeyOrder(Protocol):
-    """What gives rows their keys, by coordinates of `bits` bits."""
+    """Gives rows, (n, d) coordinates of `bits` bits, their keys, (n,)."""
 
     @property
-    def bits(self) -> int:
-        """The bits of a coordinate."""
-
-    def keys_of(self, coords: Coords) -> Keys:
-        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
+    def bits(self) -> int: ...
+    def keys_of(self, coords: Coords) -> Keys: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CurveSample:
     """Sampled rows, sorted by (key, ordinal): (s,) uint64 each.
 
-    `lows` and `highs` are (s, d) float64: where a row's range of values begins and ends on each
-    column, as shares of all rows.
+    On each column, a row's range of values is from `lows` to `highs`, (s, d).
     """
 
     keys: Keys
@@ -394,12 +371,11 @@ class CurveSample:
     def sort(cls, keys: Keys, ordinals: Ordinals, *, lows: Shares, highs: Shares) -> "CurveSample":
         """Return the sample of s rows in any order of keys; ordinals increase."""
         order = stable_order(keys)
-        # Rows taken whole are copied many times faster than by an index.
+        # `np.take` copies whole rows many times faster than an index does.
         ends = (np.take(side, order, axis=0) for side in (lows, highs))
         return cls(keys[order], ordinals[order], *ends)
 
     def between(self, start: int, stop: int) -> "CurveSample":
-        """Return the rows from `start` up to, without, `stop`."""
         rows = slice(start, stop)
         return CurveSample(self.keys[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
 
@@ -418,7 +394,7 @@ def equal_cuts(sample: CurveSample, parts: int) -> Cuts:
 
 
 def choose_cuts(sample: CurveSample, parts: int, reach: Reach | None = None) -> Cuts:
-    """Return cuts into `parts` files whose boxes are small, each 0.5 to 1.5 times the mean size."""
+    """Return cuts into `parts` files with small boxes, each 0.5 to 1.5 times the mean size."""
     return choose_cuts_each([sample], parts, reach)[0]
 
 
@@ -484,7 +460,7 @@ def _cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
         return Cuts(np.zeros(len(positions), np.uint64), np.zeros(len(positions), np.uint64))
     rows = np.minimum(positions, s - 1)
     keys, ordinals = sample.keys[rows], sample.ordinals[rows]
-    # A run of equal keys that starts here starts with rows the sample does not hold.
+    # A run of equal keys may start with rows that the sample does not hold.
     starts_run = (rows == 0) | (sample.keys[rows - 1] != keys)
     ordinals = np.where(starts_run, np.uint64(0), ordinals)
     after_last = sample.ordinals[-1] + np.uint64(1)
@@ -503,7 +479,7 @@ def _rounded_cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
 
 
 def _levels(keys: Keys) -> Positions:
-    """Return how large the quadrants are that meet before each of s sorted rows, (s + 1,)."""
+    """Return the size of the quadrants that meet before each of s sorted rows, (s + 1,)."""
     levels = np.zeros(len(keys) + 1, np.int64)
     levels[1:-1] = _bit_lengths(keys[1:] ^ keys[:-1])
     return levels
@@ -522,7 +498,7 @@ def _equal_positions(keys: Keys, parts: int) -> Positions:
 
 
 def _even_positions(levels: Positions, count: int, *, reach: int) -> Positions:
-    """Return count + 1 positions from 0 to s, moved to the highest level in reach, then nearest."""
+    """Return count + 1 even positions from 0 to s, each moved to the highest level in reach."""
     s = len(levels) - 1
     even = np.arange(count + 1) * s // count
     nearest_first = np.array(sorted(range(-reach, reach + 1), key=abs))
@@ -547,7 +523,7 @@ def _best_units(costs: Shares) -> Positions:
         even = (part + 1) * _UNITS_PER_PART
         np.add(before[part], costs[:, :, even : even + drifts], out=options)
         np.minimum.reduce(options, axis=0, out=least[part + 1, :, margin:-margin])
-    # Only the way that led to the end is looked at again.
+    # Follow the best way back from the end.
     edges = np.empty((count, parts), np.int64)
     end, rows = np.full(count, units), np.arange(count)
     for part in range(parts - 1, -1, -1):
@@ -559,11 +535,11 @@ def _best_units(costs: Shares) -> Positions:
 
 
 def _window_costs(sample: CurveSample, units: Positions, reach: Reach | None) -> Shares:
-    """Return rows times summed box extents, or reach, of as many units as a part may have.
+    """Return rows times summed box extents, or reach, of parts of all possible widths in units.
 
-    (len(_WIDTHS), units) by the unit edge where they end, inf where they would start too early.
+    (len(_WIDTHS), units) by the unit edge where a part ends; inf if it would start too early.
     """
-    # Column by column, so that extents are added up soon.
+    # Column by column, which is faster.
     lows = np.asfortranarray(np.minimum.reduceat(sample.lows, units[:-1], axis=0))
     highs = np.asfortranarray(np.maximum.reduceat(sample.highs, units[:-1], axis=0))
     costs = np.full((len(_WIDTHS), len(units)), np.inf)

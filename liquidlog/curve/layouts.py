@@ -1,8 +1,8 @@
-"""Layouts of rows by the name of a curve: plain, with a prefix, or fitted to readers.
+"""Layouts of rows by the name of a curve: plain, with a prefix, or fitted to queries.
 
-Cells hold equally many rows, or end at constants that readers use. How many there are along each
-axis is first predicted, as if columns were independent, for all combinations in reach; the most
-promising ones are tried on a part of the sample.
+Cells hold equally many rows, or end at constants of queries. The effect of all possible numbers of
+cells along the axes is first predicted, as if columns were independent; the best are tried on a
+part of the sample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,16 @@ from liquidlog.curve.boxes import (
     fit_curve,
     part_by_prefix,
 )
-from liquidlog.curve.curves import KEY_BITS, Axis, Column, Coords, Curve, Keys, coordinate_bits
+from liquidlog.curve.curves import (
+    KEY_BITS,
+    Axis,
+    Column,
+    Coords,
+    Curve,
+    Keys,
+    coordinate_bits,
+    range_ids,
+)
 from liquidlog.curve.cuts import (
     CurveSample,
     Cuts,
@@ -42,18 +51,17 @@ from liquidlog.curve.cuts import (
     Shares,
     ValuePredicates,
     asked_share,
-    axis_of,
     choose_cuts,
     opened_shares,
     ordinals_from,
 )
 
 _MOST_COUNTS: Final = (1024, 64, 16)
-"""The most numbers of cells to compare per axis, of two, three and four axes."""
+"""Most numbers of cells to compare per axis, with two, three and four axes."""
 _SNAP: Final = 0.3
-"""How far, in cells, an edge moves to a constant that readers use."""
+"""How far, in cells, an edge moves to a constant of a query."""
 OTHER_READERS: Final = 0.1
-"""Weight of queries for other values of the same columns, where layouts are compared."""
+"""Weight of queries for other values of the same columns."""
 
 
 def _mean_opened(sample: CurveSample, cuts: Cuts, reach: Reach) -> float:
@@ -135,7 +143,7 @@ class _Search:
         cells: npt.NDArray[np.int64],
         values: Sequence[npt.NDArray[np.unsignedinteger]],
     ) -> Shares:
-        """Return what readers would open with (m, d) cells, (m,), were columns independent."""
+        """Return what queries open with (m, d) cells, (m,), if columns are independent."""
         weights = self.reach.axis_weights[list(self.axes)]
         others: Shares = (1 / cells) @ weights
         asked = self.reach.asked
@@ -143,7 +151,7 @@ class _Search:
             return others
         side = 1 << self.rows.bits
         shares = np.empty((len(cells), len(asked.axes)))
-        # Intervals that meet the rows on a column that is not cut are always met.
+        # On a column that is not cut, intervals that meet any row are always met.
         least, most = self.rows.lows.min(axis=0), self.rows.highs.max(axis=0)
         shares[:] = (least[asked.axes] < asked.ends) & (asked.lows < most[asked.axes])
         for number, (axis, own) in enumerate(zip(self.axes, values, strict=True)):
@@ -201,23 +209,22 @@ def _edges(
         exact = np.searchsorted(values, at) * cells / len(values)
         nearest = np.rint(exact).astype(np.int64)
         near = (np.abs(exact - nearest) <= _SNAP) & (nearest >= 1) & (nearest < cells)
-        # The heaviest border of each edge comes last, and stays.
+        # The heaviest border of each edge comes last, and is kept.
         for number in np.flatnonzero(near)[np.argsort(borders[1][near], kind="stable")].tolist():
             inner[nearest[number] - 1] = at[number]
     between = np.unique(inner[(inner > 0) & (inner < side)])
     return (0, *between.tolist(), side)
 
 
-# A prefix before a curve: rows are parted by single values first, then each part has its own grid
-#
-# A row's key is the number of its part followed by its key on the part's grid.
+# With a prefix, single values divide the rows first, and each part has its own grid. A row's key is
+# the number of its part, followed by its key on the part's grid.
 
 _SHIFT = np.uint64(64 - BOX_BITS)
 
 
 @dataclass(frozen=True, slots=True)
 class Prefixed:
-    """Parts of the rows, as boxes of a tree, and a grid per part; its keys have 48 bits at most."""
+    """Parts of the rows, as boxes of a tree, and a grid for each part, with keys of 48 bits."""
 
     parts: Boxes
     grids: tuple[KeyOrder, ...]
@@ -269,21 +276,18 @@ def fit_prefixed(
     return Placed(order, joined, Cuts.joined(cuts))
 
 
-# Layouts fitted to a workload, or with single values first; never worse than the even one
+# Layouts fitted to a workload are never worse than the even layout. Candidates are grids with other
+# numbers of cells, cells and boxes that end at constants of queries, and columns of few values
+# before the others. A candidate is dropped if the workload opens more of the sample than with the
+# even layout. The best of the others also counts some queries for other values.
 #
-# Candidates are the even layout, grids with other numbers of cells, cells and boxes that end at
-# constants of queries, and columns of few values before the others. Candidates with which the
-# workload opens more of the sample than with the even layout are dropped; the best of the
-# others also counts a few queries for other values.
-#
-# Few files can be cut in few ways: 24 can be 8 by 3 or 12 by 2, and nothing between. So up to
-# an eighth more files are tried, too, and taken if queries open less than the number of files
-# alone explains.
+# Few files allow few grids: 24 files can be 8 by 3 or 12 by 2, and nothing between. So up to an
+# eighth more files are tried, too, and taken if queries open less than more files alone explain.
 
 MOST_MORE: Final = 1 / 8
-"""The share of the files asked for by which there may be more, where queries gain by it."""
+"""The share of files by which there may be more than planned, if queries gain by it."""
 _FEW_FILES: Final = 64
-"""Beyond, there are cuts enough for any readers."""
+"""More files allow enough grids."""
 _ROUNDING: Final = 1e-9
 
 
@@ -316,7 +320,7 @@ def place_rows(
     best, least = even, _mean_opened(even.sample, even.cuts, reach)
     most = min(int(parts * (1 + MOST_MORE)), len(coords))
     for count in [parts, most] if parts < most and parts <= _FEW_FILES else [parts]:
-        # Readers of single values open this much less with more files of the same shape.
+        # With more files of the same shape, queries for single values open this much less.
         usual = (parts / count) ** (1 / columns)
         for placed in _fitted(rows, count, reach, prefix, even, curve):
             opened = _mean_opened(placed.sample, placed.cuts, reach) / usual
@@ -358,17 +362,15 @@ def _parted(
     return fit_grid(rows, parts, reach, axes=axes, curve=curve)
 
 
-# Where rows go: the order of keys and the cuts, for any curve by name
-
 MAX_RANGES: Final = 4096
-"""Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
+"""Ranges of each of several columns; four times as many as in the reference engine."""
 MAX_RANGES_ALONE: Final = 1 << 16
-"""Ranges of a sole clustering column, of which each can straddle only two files."""
+"""Ranges of the only clustering column; each can lie in only two files."""
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 
 
 def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
-    """Return the bits of each of d coordinates; keys may begin with the number of a part."""
+    """Return the bits of each of d coordinates; a key may begin with the number of a part."""
     bits = coordinate_bits(dimensions)
     is_boxed = parted or curve is Curve.KD
     return min(bits, (KEY_BITS - BOX_BITS) // dimensions) if is_boxed else bits
@@ -400,7 +402,7 @@ class Layout:
     def keys_of(self, columns: Sequence[Column]) -> Keys:
         coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
         for j, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
-            coords[:, j] = axis.coordinates_of(column)
+            coords[:, j] = axis.coordinates[range_ids(column, axis.boundaries)]
         return self.order.keys_of(coords)
 
     def slices(self, columns: Sequence[Column]) -> tuple[npt.NDArray[np.int64], Keys]:
@@ -425,7 +427,7 @@ def place_columns(
     borders = [None] * d if conditions is None else conditions.borders(columns)
     axes, coords = [], np.empty((len(ordinals), d), np.uint32, order="F")
     for j, (column, between) in enumerate(zip(columns, borders, strict=True)):
-        axis, coords[:, j] = axis_of(column, between, max_ranges=max_ranges, bits=bits)
+        axis, coords[:, j] = Axis.fit(column, between, max_ranges=max_ranges, bits=bits)
         axes.append(axis)
     asked = None if conditions is None else conditions.on(axes, columns, bits)
     order, sample, cuts = place_rows(

@@ -1,7 +1,7 @@
 """The definition of a table: columns, properties, clustering, and changes of these.
 
-- `create` CREATE and CLUSTER BY, and the start of a new table; valid properties and values, and
-  features to add or drop
-- `schema_changes` columns added, renamed and dropped, properties set, earlier schemas, and how data
-  becomes rows of the table
+- `create` CREATE TABLE and CLUSTER BY; valid properties and values; features to add or drop
+- `schema_changes` columns added, renamed, dropped; properties set; earlier schemas; how data
+becomes
+  rows of the table
 """

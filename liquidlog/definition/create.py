@@ -1,15 +1,13 @@
 """New tables and clustering columns; properties that users may set; features to add or drop.
 
-Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs, TableFeature and
-AlterTableSetPropertiesDeltaCommand.
+Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs, TableFeature,
+AlterTableSetPropertiesDeltaCommand, CreateDeltaTableCommand and AlterTableClusterByDeltaCommand.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
-
-import msgspec
 
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
@@ -76,15 +74,11 @@ from liquidlog.spec.schema import (
     with_mapping,
     without_mapping,
 )
-from liquidlog.spec.text import near_names, unknown_columns, unset_properties
+from liquidlog.spec.text import json_text, near_names, unknown_columns, unset_properties
 
-# How a change affects a table's protocol: features added and dropped, and writers kept out.
-#
-# Only writer features can be dropped: older versions then demand no more of readers than before, so
-# no history has to be truncated. PROTOCOL.md lets no client remove a feature and has no procedure
-# for it; this follows Delta Spark's DROP FEATURE, and beyond that drops `clustering`.
-#
-# Source: Delta Spark 4.4, AlterTableDropFeatureDeltaCommand, TableFeature.
+# PROTOCOL.md has no procedure to remove a feature. This follows DROP FEATURE of Delta Spark 4.4
+# (AlterTableDropFeatureDeltaCommand), and also drops `clustering`. Only writer features can be
+# dropped: readers of older versions need no more than before, so no history has to be truncated.
 
 DROPPABLE: Final = (CLUSTERING, DOMAIN_METADATA)
 
@@ -107,24 +101,17 @@ _WITHOUT_HISTORY: Final = frozenset(
 DROP: Final = "DROP FEATURE"
 _CLEANUP: Final = "DOMAIN METADATA CLEANUP"
 
-_KEPT_OUT: Final = (
-    "delta-rs (deltalake)",
-    "Delta Spark before 3.1",
-    "other writers that do not know these features",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ProtocolChange:
-    """The protocol before and after a change; `kept_out` are writers that refuse it afterwards."""
+    """The protocol before and after a table gets clustering columns."""
 
     before: Protocol
     after: Protocol
-    kept_out: tuple[str, ...] = ()
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The added features, sorted, without those that an earlier version implied."""
+        """The added features, sorted, without features that the earlier version implied."""
         return tuple(sorted({*table_features(self.after)} - {*table_features(self.before)}))
 
     @property
@@ -134,8 +121,9 @@ class ProtocolChange:
         return (
             f"this changes the table's protocol from ({before.min_reader_version},"
             f" {before.min_writer_version}) to ({after.min_reader_version},"
-            f" {after.min_writer_version}), with {_listed(self.added)}: {_listed(self.kept_out)}"
-            " can then no longer write to it"
+            f" {after.min_writer_version}), with {_listed(self.added)}: delta-rs (deltalake), Delta"
+            " Spark before 3.1 and other writers that do not know these features can then no longer"
+            " write to it"
         )
 
     def __str__(self) -> str:
@@ -146,7 +134,7 @@ def clustering_protocol_change(snapshot: Snapshot) -> ProtocolChange | None:
     """Return the protocol change for clustering columns, None if the table has the feature."""
     if is_clustered(snapshot.protocol):
         return None
-    return ProtocolChange(snapshot.protocol, clustering_upgrade(snapshot.protocol), _KEPT_OUT)
+    return ProtocolChange(snapshot.protocol, clustering_upgrade(snapshot.protocol))
 
 
 def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) -> str:
@@ -181,7 +169,7 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
 
 
 def feature_drop(snapshot: Snapshot, feature: str) -> Change:
-    """Return the change that drops a feature and all state that belongs only to it."""
+    """Return the change that drops a feature with all its state."""
     feature_to_drop(snapshot.protocol, feature, truncate_history=False)
     if feature == DOMAIN_METADATA and snapshot.domains:
         domains = tuple(sorted(snapshot.domains))
@@ -263,11 +251,10 @@ VERSION_PROPERTIES: Final[Mapping[str, tuple[str, int]]] = {
     "delta.minreaderversion": ("reader", READER_FEATURE_VERSION),
     "delta.minwriterversion": ("writer", WRITER_FEATURE_VERSION),
 }
-"""Version properties in lower case: whose version, and the highest one."""
+"""Version properties in lower case: the kind of version, and the highest one."""
 
 ADDABLE: Final = (*FREE_FEATURES, COLUMN_MAPPING)
 """Features that a table with files can get: they demand nothing of existing files."""
-
 
 _BOOLEAN: Final = ("(?i)true|false", "true or false")
 _INTERVAL: Final = (
@@ -318,7 +305,7 @@ _SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     MODE: ("none|name|id", "one of none, name, id"),
     NUM_INDEXED_COLUMNS: (r"-1|[0-9]{1,9}", "a whole number from -1"),
     STATS_COLUMNS: _ANY,
-    # Valid values are the options of plans; see layout_problems.
+    # See `layout_problems`.
     **dict.fromkeys(BY_PROPERTY, _ANY),
 }
 
@@ -402,7 +389,7 @@ def asked_features(
 ) -> tuple[frozenset[str], tuple[SchemaProblem, ...]]:
     """Return the features that `asks_for_protocol` properties request, and why some are impossible.
 
-    Versions request what they imply, as in Delta Spark; lower versions than the table's, nothing.
+    Versions request the features that they imply, as in Delta Spark, unless the table has them.
     """
     found, problems = set(), []
     versions = {"reader": protocol.min_reader_version, "writer": protocol.min_writer_version}
@@ -426,7 +413,7 @@ def asked_features(
             found.add(feature)
     reader, writer = versions.values()
     if writer < WRITER_FEATURE_VERSION:
-        # Reader version 3 only comes with lists of features.
+        # Reader version 3 needs lists of features.
         asked_for = Protocol(min_reader_version=min(reader, 2), min_writer_version=writer)
         found |= {*implied_features(asked_for)} - {*table_features(protocol)}
     return frozenset(found), tuple(problems)
@@ -434,10 +421,10 @@ def asked_features(
 
 def _not_added(feature: str | None) -> str:
     if feature is None:
-        return f"it is none of the features that a table can be given: {', '.join(ADDABLE)}"
+        return f"a table can be given only these features: {', '.join(ADDABLE)}"
     if feature == CLUSTERING:
         return "set clustering columns with cluster-by"
-    return "files that are there would have to be given what it asks for"
+    return "existing files would have to be changed for it"
 
 
 def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[SchemaProblem]:
@@ -480,8 +467,6 @@ def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:
 
 _SPELLING: Final[Mapping[str, str]] = {name.lower(): name for name in _SETTABLE}
 
-
-# The features that a definition needs
 
 _EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
 
@@ -533,7 +518,7 @@ def _property_problems(properties: Mapping[str, str], schema: StructType) -> Ite
 
 
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the features that only this table needs; `type <name>` is never supported."""
+    """Return the features that this definition needs; `type <name>` stands for an unknown type."""
     needed: list[str] = []
     for name, value in properties.items():
         feature = switched_feature(name, value)
@@ -551,7 +536,7 @@ def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[
 def without_state(
     schema: StructType, properties: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return schema and properties without the state of a single table's data."""
+    """Return schema and properties without the state of one table."""
 
     def kept(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name not in _SOURCE_STATE}
@@ -581,11 +566,6 @@ def _type_features(data_type: DataType) -> Iterator[str]:
                 yield feature
         case DecimalType():
             return
-
-
-# CREATE TABLE and ALTER TABLE ... CLUSTER BY as changes. No data is rewritten
-#
-# Source: Delta Spark, CreateDeltaTableCommand and AlterTableClusterByDeltaCommand.
 
 
 def create_change(
@@ -626,8 +606,8 @@ def create_change(
 def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> Change:
     """Return the change that creates an empty table with the definition of `source`.
 
-    It has the clustering columns, which Delta Spark's CREATE TABLE LIKE loses, but not the source's
-    own state: high-water marks, column ids and physical names.
+    It has the clustering columns, which Delta Spark's CREATE TABLE LIKE loses, but no state of the
+    source: high-water marks, column ids and physical names.
     """
     state = clustering_state(source)
     table_id = new_id()
@@ -636,7 +616,7 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
     if state.unresolved:
         names = ", ".join(quote_paths(state.unresolved))
         raise ClusteringColumnError(
-            (f"the source is clustered by {names}, which its schema no longer has",)
+            (f"the source is clustered by {names}, but its schema has no such column any more",)
         )
     columns = resolve_columns(
         schema,
@@ -660,8 +640,8 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
 def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
     """Return the change that sets or clears the clustering columns, None if nothing changes.
 
-    An empty commit would conflict with every running rewrite; so would a repeated metaData, which
-    Delta Spark writes when it upgrades the protocol. Cubes are left alone.
+    An empty commit would conflict with every running rewrite. So would a repeated metaData, which
+    Delta Spark writes when it upgrades the protocol. Cubes stay as they are.
     """
     state = clustering_state(snapshot)
     if columns is None and not state.clustered:
@@ -704,7 +684,7 @@ def _mapped(
 def numbered_columns(
     columns: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
 ) -> tuple[StructType, Mapping[str, str]]:
-    """Return new columns as a table with these properties needs them, and its new properties."""
+    """Return new columns for a table with these properties, and its new properties."""
     if mapping_mode(configuration) is MappingMode.NONE:
         return without_mapping(columns), configuration
     first = int(configuration.get(MAX_COLUMN_ID, "0")) + 1
@@ -751,7 +731,7 @@ def _create(
     if problems:
         raise UnsupportedFeatureError("the new table", "created", problems)
     if ROW_TRACKING in table_features(protocol):
-        # Delta Spark, too, names columns at creation, before it needs the names.
+        # Like Delta Spark: the columns are named at creation, before the names are needed.
         configuration = {
             **configuration,
             ROW_ID_COLUMN: f"_row-id-col-{table_id}",
@@ -779,8 +759,3 @@ def _create(
         actions=(metadata, protocol, *domains),
         is_blind_append=True,
     )
-
-
-def json_text(value: Any) -> str:  # noqa: ANN401  any JSON value
-    """Return a value as JSON text, as commit parameters have it."""
-    return msgspec.json.encode(value).decode()

@@ -1,9 +1,16 @@
-"""Changes of columns and properties, a table's earlier schemas, and how data becomes its rows."""
+"""Changes of columns and properties, a table's earlier schemas, and how data becomes its rows.
+
+Source: PROTOCOL.md, "Column Mapping"; Delta Spark, AlterTableAddColumnsDeltaCommand,
+AlterTableChangeColumnDeltaCommand, AlterTableDropColumnsDeltaCommand and
+AlterTableSetPropertiesDeltaCommand.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import filterfalse
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +38,6 @@ from liquidlog.definition.create import (
     asked_features,
     asks_for_protocol,
     canonical_key,
-    json_text,
     layout_problems,
     needed_features,
     numbered_columns,
@@ -93,9 +99,7 @@ from liquidlog.spec.schema import (
     with_field,
     with_mapping,
 )
-from liquidlog.spec.text import set_properties, unknown_columns, unset_properties
-
-_DELIBERATE: Final = "CLUSTER BY"
+from liquidlog.spec.text import json_text, set_properties, unknown_columns, unset_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +142,7 @@ def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | No
             before, taken = state, None
         elif before is not None and taken is None:
             taken = state
-    if before is None or taken is None or taken.operation == _DELIBERATE:
+    if before is None or taken is None or taken.operation == "CLUSTER BY":
         return None
     columns = _today(snapshot.schema, before)
     if columns is None:
@@ -149,7 +153,7 @@ def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | No
 def last_whole_columns(
     snapshot: Snapshot, past: Sequence[Commit]
 ) -> tuple[ClusteringColumn, ...] | None:
-    """Return the latest clustering columns that are readable and in the current schema, or None."""
+    """Return the latest clustering columns that can be read and exist in the schema, or None."""
     for state in reversed(list(_states(past))):
         columns = _today(snapshot.schema, state) if state.paths else None
         if columns:
@@ -192,14 +196,8 @@ def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | 
     return tuple(columns)
 
 
-# Renaming and dropping columns of tables with column mapping. No data is rewritten
-#
-# Source: PROTOCOL.md, "Column Mapping"; Delta Spark, AlterTableChangeColumnDeltaCommand and
-# AlterTableDropColumnsDeltaCommand.
-
 _BLOOM_PREFIX: Final = "delta.bloomFilter."
 RESERVED_NAMES: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
-
 _BACKTICKED: Final = re.compile(r"`((?:[^`]|``)*)`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 _OWNERS: Final = {
@@ -264,7 +262,10 @@ def drop_change(snapshot: Snapshot, *columns: Path) -> Change:
         problems.extend(reasons)
         if not reasons:
             schema = with_field(left.schema, found, lambda _: None)
-            metadata = _metadata_with(left, schema, _kept_stats_columns(left, found))
+            properties = dict(left.metadata.configuration)
+            kept = partial(filterfalse, partial(_is_at, column=found))
+            _change_list(properties, STATS_COLUMNS, split_paths, kept)
+            metadata = _metadata_with(left, schema, properties)
             left = replace(left, schema=schema, metadata=metadata)
             dropped.append(found)
     if problems:
@@ -290,17 +291,6 @@ def _renamed_lists(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
     after = tuple((renamed(path), weight) for path, weight in before)
     if after != before:
         configuration[WEIGHTS_PROPERTY] = weights_text(after)
-    return configuration
-
-
-def _kept_stats_columns(snapshot: Snapshot, dropped: Path) -> Mapping[str, str]:
-    configuration = dict(snapshot.metadata.configuration)
-    _change_list(
-        configuration,
-        STATS_COLUMNS,
-        split_paths,
-        lambda paths: (path for path in paths if not _is_at(path, dropped)),
-    )
     return configuration
 
 
@@ -359,7 +349,7 @@ def _parent(schema: StructType, path: Path) -> StructType:
 
 
 def _name_problems(taken: Mapping[str, str], column: Path) -> Iterator[SchemaProblem]:
-    """Yield why a column cannot have its name; `taken` has the names beside it by lower case."""
+    """Yield why a column cannot have its name; `taken` has the other names by lower case."""
     name = column[-1].lower()
     if name in taken:
         there = quote_path((*column[:-1], taken[name]))
@@ -405,7 +395,7 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
 
 
 def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:
-    """Yield a problem per expression that may use a column, because it has the outermost name."""
+    """Yield a problem for each expression that may use a column, because it has its first name."""
     name, kind = path[0].lower(), Kind.COLUMN_IS_USED
     for key, expression in snapshot.metadata.configuration.items():
         if key.startswith(CONSTRAINT_PREFIX) and name in _names(expression):
@@ -433,11 +423,6 @@ def _attribute_name(path: Path) -> str:
 
 def _is_at(path: Path, column: Path) -> bool:
     return [part.lower() for part in path[: len(column)]] == [part.lower() for part in column]
-
-
-# ALTER TABLE … ADD COLUMNS as a change; files without the columns are not rewritten
-#
-# Source: Delta Spark, AlterTableAddColumnsDeltaCommand; PROTOCOL.md, "Column Mapping".
 
 
 def add_change(
@@ -505,11 +490,9 @@ def _with_more(schema: StructType, place: Path, added: StructType) -> StructType
     return with_field(schema, place, grown)
 
 
-# Retagging: replaces tags that name a renamed column, so that cubes stay valid
-#
-# Delta Spark stores logical names in ZCUBE_ZORDER_BY, and after a rename it treats the cubes as
-# clustered by other columns. Here each file is added again with the same content and a new tag: in
-# the commit with the rename, or later after another engine's rename.
+# Delta Spark stores logical names in ZCUBE_ZORDER_BY, so after a rename it treats cubes as
+# clustered by other columns. Retagging keeps cubes valid: each file is added again with the same
+# content and a new tag, in the commit with the rename, or later after another engine's rename.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -537,9 +520,9 @@ def _retagging(snapshot: Snapshot, new_tag: Callable[[str], str | None]) -> Reta
 
 
 def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Retagging:
-    """Return the live files whose tags have names from before a rename, by all earlier schemas.
+    """Return the live files with tags from before a rename, by all earlier schemas.
 
-    A tag is left alone if its names meant different columns over time, or one was dropped.
+    A tag is left alone if its names meant different columns over time, or if one was dropped.
     """
     return _retagging(snapshot, lambda tag: _current(tag, snapshot.schema, schemas))
 
@@ -590,11 +573,6 @@ def _renamed(tag: str, rename: Rename) -> str | None:
     except (msgspec.MsgspecError, UsageError):
         return None
     return json_text(names)
-
-
-# ALTER TABLE ... SET and UNSET TBLPROPERTIES as one change. No data is rewritten
-#
-# Source: Delta Spark, AlterTableSetPropertiesDeltaCommand; PROTOCOL.md, "Column Mapping".
 
 
 def properties_change(
@@ -707,11 +685,9 @@ def _check(
         raise SchemaChangeError(problems)
 
 
-# How data becomes rows of a table: the source of each column, and the checks of every row
-#
-# Columns match by name, exactly or else without case. A column that is absent from the data gets
-# its generation expression, its default, or null. Its types must be equal or narrower; new columns
-# are added to the table only on request.
+# How data becomes rows of a table. Columns match by name, exactly or else without case. A column
+# that the data lacks gets its generation expression, its default, or null. Types must be equal or
+# narrower.
 #
 # Source: Delta Spark, SchemaUtils, ColumnWithDefaultExprUtils, Constraints, Invariants;
 # PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns",
@@ -813,7 +789,7 @@ def _source(field: StructField, found: StructField | None) -> ColumnSource:
 def _column_problems(field: StructField, found: StructField | None) -> Iterator[str]:
     name = quote_path((field.name,))
     if _IDENTITY in field.metadata:
-        yield f"column {name} is an identity column, whose values only Delta Spark gives out"
+        yield f"column {name} is an identity column: only Delta Spark makes its values"
         return
     if found is None or found.data_type == VOID:
         given = _GENERATED in field.metadata or (found is None and _DEFAULT in field.metadata)

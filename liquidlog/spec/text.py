@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -108,6 +109,10 @@ def _json_escape(found: re.Match[str]) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401  any JSON value
+    return msgspec.json.encode(value).decode()
 
 
 def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scalar

@@ -8,6 +8,7 @@ import pytest
 
 from liquidlog.curve.boxes import CurveRows, fit_boxes
 from liquidlog.curve.curves import (
+    Axis,
     Curve,
     coordinate_ends,
     curve_index,
@@ -15,7 +16,7 @@ from liquidlog.curve.curves import (
     range_boundaries,
     range_ids,
 )
-from liquidlog.curve.cuts import GridPredicates, IntervalEnds, Reach, ValuePredicates, axis_of
+from liquidlog.curve.cuts import GridPredicates, IntervalEnds, Reach, ValuePredicates
 from liquidlog.errors import ClusteringColumnError, UsageError
 
 
@@ -90,7 +91,7 @@ def test_an_interval_covers_the_rows_that_are_in_it(
 ) -> None:
     asked = conditions(ends([low], [is_open[0]]), ends([high], [is_open[1]]))
     (between,) = asked.borders([DAYS])
-    axis, coords = axis_of(DAYS, between, max_ranges=4096, bits=16)
+    axis, coords = Axis.fit(DAYS, between, max_ranges=4096, bits=16)
     grid = asked.on([axis], [DAYS], 16)
     begin, end = grid.lows[0] * (1 << 16), grid.ends[0] * (1 << 16)
     inside = (coords >= begin) & (coords < end)
@@ -100,7 +101,7 @@ def test_an_interval_covers_the_rows_that_are_in_it(
 def test_a_sample_without_values_has_one_place() -> None:
     nulls = pa.nulls(4, pa.int64())
     asked = conditions(ends([5]), ends([7]), column_weight=1.0)
-    axis, _ = axis_of(nulls, asked.borders([nulls])[0], max_ranges=4096, bits=16)
+    axis, _ = Axis.fit(nulls, asked.borders([nulls])[0], max_ranges=4096, bits=16)
     grid = asked.on([axis], [nulls], 16)
     assert len(grid.lows) == 1
     assert 0 <= grid.lows[0] < grid.ends[0] <= 1
