@@ -16,9 +16,9 @@ from liquidlog.curve.curves import (
     Curve,
     coordinate_bits,
     curve_index,
-    order_rows,
     range_boundaries,
     range_ids,
+    sort_rows,
     stable_order,
 )
 from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
@@ -75,7 +75,7 @@ def cases(rows: int) -> Iterator[Case]:
     pair = [columns["long"], columns["date"]]
     yield "stable_order of 32-bit keys", lambda: stable_order(keys)
     yield "argsort of the same, for scale", lambda: np.argsort(keys, kind="stable")
-    yield "order_rows, hilbert, 2 columns", lambda: order_rows(pair, "hilbert")
+    yield "order_rows, hilbert, 2 columns", lambda: sort_rows(pair, "hilbert")
     some = slice(None, None, max(1, rows // 200_000))
     sampled, numbers = grid[some], ordinals[some]
     shares = sampled / (1 << 16)

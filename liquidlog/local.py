@@ -81,7 +81,6 @@ def serve(connection: "Connection[Any, Any]") -> None:
 
 
 def answered(content: bytes) -> bytes:
-    """Return the pickled answer to a pickled request."""
     try:
         function, arguments, attempt = pickle.loads(content)  # noqa: S301  the parent made it
         begin_attempt(attempt)
@@ -226,7 +225,6 @@ class Workers:
                     worker.stop()
 
     def close(self) -> None:
-        """End all processes, including busy ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.stop(list(self._busy))
         self._threads.shutdown(wait=True)
@@ -361,7 +359,6 @@ class Spilled:
 
     @classmethod
     def written(cls, directory: str, pieces: Iterable[Piece]) -> "Spilled":
-        """Write pieces to a new file, and return where they are."""
         places: list[tuple[int, ...]] = []
         stop = 0
         with tempfile.NamedTemporaryFile(dir=directory, delete=False) as out:

@@ -366,7 +366,11 @@ def sorted_files(
     del paths
     pa.default_memory_pool().release_unused()
     for name in files.schema.names[1:]:
-        columns[name] = _taken(files[name], rows)
+        column = files[name]
+        all_null = column.null_count == len(column)
+        columns[name] = (
+            pa.nulls(len(rows), column.type) if all_null else one_array(column).take(rows)
+        )
     return pa.table(columns, schema=files.schema)
 
 
@@ -378,12 +382,6 @@ def _decided_rows(files: pa.Table, decided: TailState, *, plain: bool) -> NDArra
     keys = _keys(suspects, normal_paths(suspects["path"]))
     gone = np.array([key in decided.files for key in keys], np.bool_)
     return np.flatnonzero(touched)[gone]
-
-
-def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
-    if column.null_count == len(column):
-        return pa.nulls(len(rows), column.type)
-    return one_array(column).take(rows)
 
 
 def file_keys(files: pa.Table) -> list[FileKey]:

@@ -46,7 +46,7 @@ from liquidlog.clustering.settings import (
     prefix_among,
     require_effect,
 )
-from liquidlog.curve.curves import Curve, order_rows
+from liquidlog.curve.curves import Curve, sort_rows
 from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -261,7 +261,7 @@ def _zorder_groups(
             continue
         rows = part[np.argsort(place[part])]
         middles = [pa.array(((one.low + one.high) / 2)[rows]) for one in space.columns]
-        rows = rows[order_rows(middles, Curve.ZORDER)]
+        rows = rows[sort_rows(middles, Curve.ZORDER)[0]]
         groups += (rows[cut] for cut in pack_evenly(size[rows], policy.target_cube_bytes))
     return tuple(groups)
 

@@ -607,10 +607,6 @@ _EXACT_RANGES: Final = 1 << 31
 _RADIX_BITS: Final = 16
 
 
-def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
-    return sort_rows(columns, curve)[0]
-
-
 def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
     """Return the row order that sorts a batch along a curve, and the sorted keys.
 

@@ -180,7 +180,6 @@ def open_source(
 
 
 def read_schema(path: str, storage: StorageOptions = NO_OPTIONS) -> pa.Schema:
-    """Return the Arrow schema of the Parquet file at a path or URI."""
     with ParquetFile(path, storage=storage) as file:
         return file.schema
 

@@ -91,7 +91,6 @@ def _lanes(table: pa.Table) -> Iterator[Lanes]:
 
 
 def lanes_checksum(lanes: Lanes) -> int:
-    """Return the multiset checksum of rows with these hashes."""
     first, second = (int(np.sum(lane, dtype=np.uint64)) for lane in lanes)
     return _joined(first, second)
 

@@ -243,7 +243,6 @@ class ReadBudget:
         self._lock = Lock()
 
     def spend(self, size_bytes: int) -> None:
-        """Count bytes that are about to be read."""
         with self._lock:
             needed_bytes = self.spent_bytes + size_bytes
             if needed_bytes > self._limit_bytes:
@@ -290,7 +289,6 @@ class FileLayout(DataLayout):
 
     @classmethod
     def of(cls, plan: ClusteringPlan) -> Self:
-        """Return the layout of a plan's files."""
         return cls(
             schema=plan.data_schema,
             mapping=plan.mapping_mode,

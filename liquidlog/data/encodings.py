@@ -37,7 +37,6 @@ def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return where an array of n values is null, (n,) bool."""
     return fixed_width(pc.cast(array.is_null(), pa.uint8()), np.bool_)
 
 
@@ -176,7 +175,6 @@ def map_dictionaries(
 
 
 def decoded(table: pa.Table) -> pa.Table:
-    """Return the table without dictionaries."""
     fields = [child.with_type(plain_type(child.type)) for child in table.schema]
     return table.cast(pa.schema(fields))
 

@@ -234,11 +234,6 @@ class LogicalFile:
         """Live rows of the file."""
         return self._starts[-1] - len(self._deleted)
 
-    @property
-    def num_row_groups(self) -> int:
-        """Row groups of the file, with and without live rows."""
-        return self.file.num_row_groups
-
     def row_group_rows(self, index: int) -> int:
         """Return the live rows of one row group."""
         return self.row_group_physical_rows(index) - (self._edges[index + 1] - self._edges[index])
@@ -251,7 +246,7 @@ class LogicalFile:
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
         """Return live rows in file order, as `DataFile.read`; of all columns, hidden ones last."""
-        wanted = range(self.num_row_groups) if row_groups is None else row_groups
+        wanted = range(self.file.num_row_groups) if row_groups is None else row_groups
         groups = [group for group in wanted if self.row_group_rows(group)]
         spans = [(self._starts[group], self._starts[group + 1]) for group in groups]
         return self._logical(self.file.read(columns, groups), spans, columns)
@@ -438,7 +433,7 @@ class TableRows:
         except ValueError as error:
             raise DataFileError(part.located.path, str(error)) from error
         with LogicalFile.open(part.located, self.layout, storage=self.storage) as file:
-            for group in part.row_groups(file.num_row_groups):
+            for group in part.row_groups(file.file.num_row_groups):
                 if not stored:
                     yield self._table({}, known, file.row_group_rows(group))
                     continue

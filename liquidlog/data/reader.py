@@ -469,7 +469,6 @@ class DataFile:
         }
 
     def row_group_stored_bytes(self, index: int) -> int:
-        """Return the bytes of one row group, as stored."""
         return sum(self.parquet.row_group_stored_bytes(index).values())
 
     def stored_bytes(self, index: int, columns: Sequence[Path] | None) -> int:

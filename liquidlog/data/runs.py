@@ -66,7 +66,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def here(cls, verb: str, *, now_ms: int, plan_id: str | None = None) -> Self:
-        """Return the origin of a run that this process begins now."""
         host = socket.gethostname()[:_MOST_CHARACTERS] or "localhost"
         return cls(verb=verb, host=host, pid=os.getpid(), started_ms=now_ms, plan_id=plan_id)
 
@@ -148,7 +147,6 @@ class Run:
         return replace(self, directories=found)
 
     def note_directories(self) -> None:
-        """Note the run's directories in the table, and make them."""
         if not self.directories:
             return
         replace_file(self._noted, msgspec.json.encode(self.directories), self.storage)
@@ -211,7 +209,6 @@ class Run:
         return RunStage.RUNNING if begun else RunStage.GONE
 
     def finished_digest(self) -> str | None:
-        """Return the digest with which the run finished, None at any other stage."""
         fate = self._read_fate()
         return None if fate is None or fate[0] is not RunStage.FINISHED else fate[1]
 
@@ -314,7 +311,6 @@ class Run:
 
 
 def run_token(unique_id: str) -> str:
-    """Return the run token made from a unique id."""
     return hashlib.sha256(unique_id.encode()).hexdigest()[:12]
 
 

@@ -95,7 +95,6 @@ class StatisticsCollector:
                 )
 
     def finish(self) -> FileStatistics:
-        """Return the statistics of all slices so far."""
         return FileStatistics(
             num_records=self._num_records,
             min_values=self._values("minimum", truncate_min),

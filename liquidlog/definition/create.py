@@ -169,7 +169,6 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
 
 
 def feature_drop(snapshot: Snapshot, feature: str) -> Change:
-    """Return the change that drops a feature with all its state."""
     feature_to_drop(snapshot.protocol, feature, truncate_history=False)
     if feature == DOMAIN_METADATA and snapshot.domains:
         domains = tuple(sorted(snapshot.domains))
@@ -428,7 +427,6 @@ def _not_added(feature: str | None) -> str:
 
 
 def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[SchemaProblem]:
-    """Yield the reasons why a table's property cannot have this value."""
     yield from _wrong_value(name, value)
     try:
         paths = split_paths(value) if name == STATS_COLUMNS else ()

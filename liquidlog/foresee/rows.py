@@ -186,7 +186,10 @@ class _Reader:
     def repacked(self, stored: Stored, file: InputFile) -> dict[str, float]:
         """Return by which factor rewrites change the bytes of each column that is not sampled."""
         with self._opened(file) as opened:
-            if not opened.num_row_groups or opened.file.row_group_memory_bytes(0) > _MOST_BYTES:
+            if (
+                not opened.file.num_row_groups
+                or opened.file.row_group_memory_bytes(0) > _MOST_BYTES
+            ):
                 return {}
             return repacking(stored, opened.read(row_groups=[0]), self._names, self.codec)
 
@@ -197,7 +200,7 @@ class _Reader:
         """
         with self._opened(file) as opened:
             stored = footer_of(opened.file.parquet.metadata, file.size_bytes)
-            groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+            groups = spread(opened.file.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
             paths = [leaf.physical for leaf in self._stored]
             others = self._small_others(stored)
             if paths or others:

@@ -90,7 +90,6 @@ class SecondOpinion:
         self._plain_paths: bool | None = None
 
     def require(self, snapshot: Snapshot) -> None:
-        """Compare the live files with those that delta-rs sees at the same version."""
         if self._agreed is None or not self._follows(self._agreed, snapshot):
             if self._store.is_managed:
                 with TemporaryDirectory(prefix="liquidlog-second-opinion-") as directory:
@@ -104,7 +103,7 @@ class SecondOpinion:
 
     def _follows(self, agreed: Snapshot, snapshot: Snapshot) -> bool:
         """Return whether delta-rs replays the commits since the agreed version as we do."""
-        if agreed.mark is None or agreed.metadata.id != snapshot.metadata.id:
+        if agreed.metadata.id != snapshot.metadata.id or agreed.mark is None:
             return False
         if snapshot.version == agreed.version:
             same_files = agreed.files is snapshot.files or _paths(agreed).equals(_paths(snapshot))
@@ -123,8 +122,8 @@ class SecondOpinion:
 
     def _contents_between(self, agreed: Snapshot, snapshot: Snapshot) -> tuple[bytes, ...] | None:
         listing = list_log_from(self._store, agreed.version)
-        known = agreed.mark is not None and listing.has(agreed.mark)
-        if not known or any(found.version > agreed.version for found in listing.checkpoints):
+        is_newer = any(found.version > agreed.version for found in listing.checkpoints)
+        if is_newer or not listing.has(agreed.mark):
             return None
         versions = range(agreed.version + 1, snapshot.version + 1)
         contents = self._store.read_logs([commit_name(version) for version in versions])

@@ -192,7 +192,6 @@ def removed_files(store: TableStore, names: Iterable[str]) -> dict[FileKey, int]
 
 
 def removed_names(store: TableStore, names: Iterable[str]) -> Iterator[Removed]:
-    """Yield the files that checkpoint files say were removed."""
     for name in names:
         if name.endswith(".json"):
             lines = (store.read_log(name) or b"").split(b"\n")
@@ -273,14 +272,15 @@ def needed_files(
     time_ms = 0
     for commit in read_commits(store, versions):
         file = listing.commits.get(commit.version)
-        file_ms = _ALWAYS_MS if file is None else _file_ms(file.modification_time_ms)
+        file_ms = (file and file.modification_time_ms) or _ALWAYS_MS
         time_ms = max(time_ms, file_ms, commit.info.in_commit_timestamp or 0)
         if time_ms >= since_ms:
             recent.append(commit.version)
         _take_removed(commit, time_ms, since_ms, wanted, (needed, expired))
     needed.update(*(wanted.among(path, None) for path in read_change_files(store, recent)))
     for checkpoint in listing.checkpoints:
-        is_recent = any(_file_ms(f.modification_time_ms) >= since_ms for f in checkpoint.files)
+        times_ms = (file.modification_time_ms or _ALWAYS_MS for file in checkpoint.files)
+        is_recent = max(times_ms) >= since_ms
         if checkpoint.version < min(versions, default=last) - 1:  # the commits after it are gone
             (needed if is_recent else expired).update(_of_checkpoint(store, checkpoint, wanted))
             continue
@@ -304,10 +304,6 @@ def _take_removed(
             removed_ms = max(time_ms, action.deletion_timestamp or 0)
             paths = wanted.among(action.path, action.deletion_vector)
             (needed if removed_ms >= since_ms else expired).update(paths)
-
-
-def _file_ms(modification_time_ms: int) -> int:
-    return modification_time_ms or _ALWAYS_MS
 
 
 def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:

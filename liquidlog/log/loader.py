@@ -141,12 +141,11 @@ class LogListing:
     newest: int
     whole: bool = True
 
-    def has(self, mark: LogFile) -> bool:
-        """Return whether the marked file is still there, unchanged."""
-        return self.called(mark.name) == mark
+    def has(self, mark: LogFile | None) -> bool:
+        """Return whether the file that a version was read from is still there, unchanged."""
+        return mark is not None and self.called(mark.name) == mark
 
     def called(self, name: str) -> LogFile | None:
-        """Return the file of a name, None if there is none."""
         checkpoints = (file for checkpoint in self.checkpoints for file in checkpoint.files)
         files = (*self.commits.values(), *checkpoints)
         return next((file for file in files if file.name == name), None)
@@ -159,7 +158,6 @@ class LogListing:
 
 
 def list_log(store: TableStore) -> LogListing:
-    """Return the listing of the whole log."""
     files = store.list_log()
     if files is None:
         raise TableNotFoundError(store.uri, what_is_there(store.uri))
@@ -466,13 +464,13 @@ def _load_listed(
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
     """Return the newest version and the commits after `snapshot`, anew if it was replaced."""
     listing = list_log_from(store, snapshot.version)
-    return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
+    return _advanced(store, snapshot, listing, same=listing.has(snapshot.mark))
 
 
 def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
     """Do the same as `advance`, but refuse a log that has been replaced since."""
     listing = list_log_from(store, snapshot.version)
-    same = _is_of(snapshot, listing)
+    same = listing.has(snapshot.mark)
     # If the marked file is missing, that proves nothing, because old commits are cleaned up.
     has_another = (
         not same and snapshot.mark is not None and listing.called(snapshot.mark.name) is not None
@@ -514,11 +512,6 @@ def _advanced(
     text = "read %d commits of %s, up to version %d, in %d ms"
     _log.info(text, len(commits), store.uri, newest.version, ms_since(began))
     return newest, commits
-
-
-def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
-    """Return whether the log still has the file that the snapshot's version was read from."""
-    return snapshot.mark is not None and listing.has(snapshot.mark)
 
 
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:

@@ -94,18 +94,15 @@ class ManagedTableStore(TableStore):
         self._properties = properties
 
     def require_permitted(self, operation: Maintenance) -> None:
-        """Refuse what the catalog does not permit now."""
         if not self.permits(operation):
             allowed = self._state.allowed_maintenance_operations or ()
             raise NotPermittedError(self.uri, operation.value, allowed)
 
     def permits(self, operation: Maintenance) -> bool:
-        """Return whether the catalog permits something now."""
         return operation.value in (self._load().allowed_maintenance_operations or ())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the catalog does not permit."""
         name = Maintenance.REWRITE.value
         if name in (self._state.allowed_maintenance_operations or ()):
             return ()

@@ -290,7 +290,6 @@ class Engine(ABC):
         return nullcontext()
 
     def reason_of(self, error: Exception) -> str:
-        """Return in one sentence why a call failed."""
         return "; ".join(str(error).splitlines()) or type(error).__name__
 
     def require_running(self) -> None:  # noqa: B027  most engines can continue
@@ -650,7 +649,6 @@ class GroupsInFlight:
 
     @property
     def driver_bytes(self) -> int:
-        """Estimated memory on the driver for the groups."""
         return sum(attempt.driver_bytes for attempt in self.attempts)
 
     def joined(self, others: Sequence["GroupsInFlight"]) -> "GroupsInFlight":

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.boxes import LEAST_SHARE
-from liquidlog.curve.curves import Curve, RowOrder, order_rows, stable_order
+from liquidlog.curve.curves import Curve, RowOrder, sort_rows, stable_order
 from liquidlog.curve.cuts import CurveSample, Ordinals, equal_cuts, ordinals_from, refine_cuts
 from liquidlog.curve.layouts import Layout, place_columns
 from liquidlog.data.encodings import (
@@ -275,7 +275,6 @@ def in_batches(pieces: Iterator[Piece]) -> Iterator[pa.RecordBatch]:
 
 
 def received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
-    """Yield the pieces in batches of SHUFFLE_SCHEMA."""
     for batch in batches:
         targets, slices, ordinals = (batch.column(i).to_pylist() for i in range(3))
         payloads = batch.column(3)
@@ -387,7 +386,6 @@ class RegroupTasks:
         yield from in_batches(self.regrouped(received(batches)))
 
     def regrouped(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield pieces of one slice each, and notes as they are."""
         timer, target = Timer(), 0
         for piece in pieces:
             if piece.slice != NOTES:
@@ -434,7 +432,6 @@ class OutputTasks:
         yield facts_batch(self.written(received(batches)))
 
     def written(self, pieces: Iterator[Piece]) -> TaskFacts:
-        """Write the outputs of these pieces and return the task's facts."""
         whole, waiting = Timer(), Timer()
         with whole.running():
             facts, proof = self._written(waiting.each(pieces), waiting)
@@ -525,7 +522,7 @@ def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table
     together = together.drop_columns([KEY_COLUMN])
     order = stable_order(keys)
     if work.curve is Curve.LINEAR and len(work.columns) == 1:
-        order = order_rows([leaf_column(together, work.columns[0])], Curve.LINEAR)
+        order, _ = sort_rows([leaf_column(together, work.columns[0])], Curve.LINEAR)
     names, columns = together.column_names, together.columns[::-1]
     del together
     emptied = (columns.pop() for _ in names)

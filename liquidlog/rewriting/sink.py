@@ -173,22 +173,10 @@ class OutputFile:
         self._writer.write(table)
 
     @property
-    def written_bytes(self) -> int:
-        """Bytes of the file so far, without the rows that wait for their row group."""
-        return 0 if self._writer is None else self._writer.written_bytes
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes in memory of the rows that wait for their row group."""
-        return 0 if self._writer is None else self._writer.pending_bytes
-
-    @property
-    def num_rows(self) -> int:
-        return 0 if self._writer is None else self._writer.num_rows
-
-    def end_row_group(self) -> None:
-        if self._writer is not None:
-            self._writer.end_row_group()
+    def writer(self) -> DataFileWriter:
+        """The writer of a file with at least one row."""
+        assert self._writer is not None  # noqa: S101  the first row made it
+        return self._writer
 
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows."""
@@ -229,7 +217,6 @@ class OutputFile:
         self.discard()
 
     def discard(self) -> None:
-        """Delete the file unless it was finished."""
         if self._writer is not None and not self._finished:
             with suppress(Exception):
                 self._writer.__exit__()
@@ -289,7 +276,6 @@ def require_running(work: WritingWork) -> None:
 
 
 def begin_attempt(number: int) -> None:
-    """Set the number of this attempt of the worker's task, from 0."""
     _attempt.set(number)
 
 
@@ -300,12 +286,10 @@ def is_tried_again(task_attempts: int) -> bool:
 
 
 def encode_facts(facts: TaskFacts) -> bytes:
-    """Return facts as JSON; inverse: decode_facts."""
     return msgspec.json.encode(facts)
 
 
 def decode_facts(content: bytes) -> TaskFacts:
-    """Return the facts in a JSON document from `encode_facts`."""
     return msgspec.json.decode(content, type=TaskFacts)
 
 
@@ -399,7 +383,6 @@ class Parting:
 
     @classmethod
     def of(cls, plan: WritePlan, token: str) -> "Parting":
-        """Return the partitioning of a run's rows for a plan."""
         schema = parse_schema(plan.schema_string, where="the plan")
         known = {one.physical_name: one for one in schema.fields}
         return cls(
@@ -491,7 +474,6 @@ class ArrivingFiles:
             file.discard()
 
     def arrived(self, tables: Iterable[pa.Table]) -> None:
-        """Write all rows of tables, in their order, and finish their files."""
         with self._proofs.whole.running():
             for table in self._proofs.reading.each(iter(tables)):
                 self._proofs.read.add(self._parting.given(table))
@@ -515,10 +497,10 @@ class ArrivingFiles:
             key = tuple(values.values())
             file = self._file_of(key, directory, values)
             file.write(self._parting.proved(rows, values) if self._holds_partitions else rows)
-            files = [one for one, _ in self._open.values()]
-            if sum(one.pending_bytes for one in files) > _MOST_GATHERED_BYTES:
-                max(files, key=lambda one: one.pending_bytes).end_row_group()
-            if file.num_rows >= self._max_rows or file.written_bytes >= self._max_bytes:
+            own, writers = file.writer, [one.writer for one, _ in self._open.values()]
+            if sum(one.pending_bytes for one in writers) > _MOST_GATHERED_BYTES:
+                max(writers, key=lambda one: one.pending_bytes).end_row_group()
+            if own.num_rows >= self._max_rows or own.written_bytes >= self._max_bytes:
                 self._finish(key)
 
     def finish(self) -> None:

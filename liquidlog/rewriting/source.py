@@ -400,7 +400,7 @@ def survey_file(
     """Return the row groups of one input and about `sample_rows` sampled rows."""
     planned = planned or Planned(file, work.size_bytes, work.num_records)
     with open_logical_file(work, file) as opened:
-        sizes = tuple(opened.row_group_rows(i) for i in range(opened.num_row_groups))
+        sizes = tuple(opened.row_group_rows(i) for i in range(opened.file.num_row_groups))
         picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
         sample = _Sample(work, file, planned, opened, picked)
         return Survey(
@@ -467,7 +467,7 @@ class _Sample:
 
     def _row_groups(self) -> Iterator[tuple[int, Span]]:
         first = 0
-        for group in range(self.opened.num_row_groups):
+        for group in range(self.opened.file.num_row_groups):
             stop = first + self.opened.row_group_rows(group)
             if len(_between(self.picked, first, stop)):
                 yield group, (first, stop)

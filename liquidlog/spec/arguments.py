@@ -52,11 +52,8 @@ def one(value: object, kind: type[T] | tuple[type[T], ...], *, argument: str, ex
 
 
 def address(value: object, *, argument: str) -> str:
-    """Return a path or URI as text."""
     found = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(found, str):
-        refuse(argument, "a path or a URI", value)
-    if not found.strip() or "\0" in found:
+    if not isinstance(found, str) or not found.strip() or "\0" in found:
         refuse(argument, "a path or a URI", found)
     return found
 
@@ -83,7 +80,6 @@ def whole_number(value: object, *, argument: str, least: int = 0) -> int:
 
 
 def number(value: object, *, argument: str, least: float = 0.0) -> float:
-    """Return a finite number of at least `least`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         found = float(value)
         if least <= found < math.inf:

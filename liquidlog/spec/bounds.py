@@ -92,15 +92,12 @@ class Bounds:
         return len(self.num_records)
 
     def low(self, number: int) -> pa.Array:
-        """Return the smallest value of a column in each file, null where unknown."""
         return self.columns[number].low
 
     def high(self, number: int) -> pa.Array:
-        """Return the largest value of a column in each file, null where unknown."""
         return self.columns[number].high
 
     def null_count(self, number: int) -> pa.Array:
-        """Return the number of nulls of a column in each file, null where unknown."""
         return self.columns[number].null_count
 
     def known(self, number: int) -> NDArray[np.bool_]:
@@ -132,15 +129,12 @@ class Bounds:
         return ~(self.known(number) | self.only_nulls(number))
 
     def filter(self, mask: pa.BooleanArray) -> "Bounds":
-        """Return the bounds of the files where `mask` is true."""
         return self._each(lambda array: array.filter(mask))
 
     def take(self, rows: pa.Array) -> "Bounds":
-        """Return the bounds of the files at the positions `rows`, in that order."""
         return self._each(lambda array: array.take(rows))
 
     def select(self, numbers: Sequence[int]) -> "Bounds":
-        """Return the bounds of the columns at the positions `numbers`, in that order."""
         chosen = tuple(self.columns[number] for number in numbers)
         return Bounds(columns=chosen, num_records=self.num_records)
 

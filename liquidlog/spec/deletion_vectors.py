@@ -79,7 +79,6 @@ def vector_path(vector: DeletionVector) -> str | None:
 
 
 def inline_payload(vector: DeletionVector) -> bytes:
-    """Return the bitmap of an inline vector."""
     content = decode_z85(vector.path_or_inline_dv)
     padding_bytes = len(content) - vector.size_in_bytes
     if not 0 <= padding_bytes < _WORD_BYTES:
@@ -110,7 +109,6 @@ def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
 
 
 def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Positions:
-    """Return the rows that a bitmap deletes."""
     if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):
         raise _fault("is in a format this release does not know")
     try:

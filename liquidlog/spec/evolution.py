@@ -380,7 +380,6 @@ class FileTerms:
 
 
 def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
-    """Return the demands of a table with this metadata and protocol."""
     return TableTerms(
         min_reader_version=protocol.min_reader_version,
         min_writer_version=protocol.min_writer_version,

@@ -182,7 +182,6 @@ def unsupported_for_writing(
 
 
 def is_true(configuration: Mapping[str, str], key: str) -> bool:
-    """Return whether a table property is true."""
     return configuration.get(key, "").lower() == "true"
 
 

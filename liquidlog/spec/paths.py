@@ -72,7 +72,6 @@ def encoded_path(path: str) -> str:
 
 
 def canonical_path(path: str) -> str:
-    """Return the canonical form of a path in the log."""
     return _decoded(normal_path(path))
 
 

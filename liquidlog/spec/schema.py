@@ -118,7 +118,6 @@ class Leaf:
 
 
 def parse_schema(text: str, *, where: str) -> StructType:
-    """Return the schema in a `schemaString`."""
     if not text:
         raise CorruptLogError(where, "the metaData has no schemaString")
     try:
@@ -186,7 +185,6 @@ def quote_path(path: Path) -> str:
 
 
 def quote_paths(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Return columns as users write them; see `quote_path`."""
     return tuple(quote_path(path) for path in paths)
 
 
@@ -298,7 +296,6 @@ def _type_document(data_type: DataType) -> Any:  # noqa: ANN401  JSON
 
 
 def field_document(child: StructField) -> dict[str, Any]:
-    """Return a field as the protocol's JSON object."""
     return {
         "name": child.name,
         "type": _type_document(child.data_type),
@@ -423,7 +420,6 @@ class MappingMode(StrEnum):
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
-    """Return the mode in a table's properties."""
     text = configuration.get(MODE, "none")
     try:
         return MappingMode(text.lower())
@@ -483,8 +479,6 @@ def with_mapping(
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """Return the schema without ids and physical names."""
-
     def kept(metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in metadata.items() if key not in _KEYS}
 

@@ -58,7 +58,6 @@ class ObjectAddress:
 
 
 def is_local(address: str) -> bool:
-    """Return whether an address is on local disk."""
     scheme = _scheme(address)
     return scheme is None or scheme in _LOCAL
 
@@ -157,7 +156,6 @@ def _require_no_nul(path: str) -> None:
 
 
 def parse_object_address(uri: str) -> ObjectAddress:
-    """Return the parts of a URI in an object store."""
     scheme = _scheme(uri)
     family = _family_of(uri)
     rest = uri.partition("://")[2]
@@ -426,7 +424,6 @@ def redacted(text: str, options: StorageOptions, environment: Mapping[str, str])
 
 
 def is_secret(name: str) -> bool:
-    """Return whether an option with this name may have a secret value."""
     return _SECRET.search(name) is not None
 
 

@@ -97,7 +97,6 @@ class NewFile(Protocol):
 
 
 def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
-    """Return a file opened for reading."""
     return StoredFile(address, options).open()
 
 
@@ -620,7 +619,6 @@ class TableStore(Protocol):
         replace_file(self.data_path(log_path(name)), content, self.storage)
 
     def open_log(self, name: str) -> Source:
-        """Open a log file for a Parquet reader."""
         return open_input(self.data_path(log_path(name)), self.storage)
 
     def file_facts(self, path: str) -> FileFacts | None:

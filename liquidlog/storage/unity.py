@@ -288,7 +288,6 @@ class NamedTable:
         return cls(Unity(), address, _DELTA.format(*quoted))
 
     def load(self) -> CatalogTable:
-        """Return the table as the catalog knows it now."""
         try:
             return self.unity.get(self.path, CatalogTable)
         except (Refusal, Unanswered) as error:

@@ -17,10 +17,10 @@ from liquidlog.curve.curves import (
     Curve,
     Side,
     coordinate_bits,
-    order_rows,
     positions_in,
     range_boundaries,
     range_ids,
+    sort_rows,
     spread_ids,
     stable_order,
 )
@@ -90,7 +90,7 @@ def test_order_rows_linear_sorts_by_columns_nulls_first(
         pa.array([row[0] for row in rows], pa.int64()),
         pa.array([row[1] for row in rows], pa.string()),
     ]
-    order = order_rows(columns, "linear").tolist()
+    order = sort_rows(columns, "linear")[0].tolist()
 
     def key(index: int) -> tuple[bool, int, bool, bytes, int]:
         number, text = rows[index]
@@ -106,7 +106,7 @@ def test_order_rows_is_a_permutation(curve: str, rows: list[tuple[int, float]]) 
         pa.array([row[i] for row in rows], kind)
         for i, kind in enumerate((pa.int64(), pa.float64()))
     ]
-    assert sorted(order_rows(columns, curve).tolist()) == list(range(len(rows)))
+    assert sorted(sort_rows(columns, curve)[0].tolist()) == list(range(len(rows)))
 
 
 @pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.ZORDER])

@@ -416,7 +416,7 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
             ),
             dictionary=data.draw(st.booleans()),
         ) as file:
-            groups = range(file.num_row_groups)
+            groups = range(file.file.num_row_groups)
             assert file.num_rows == sum(map(file.row_group_rows, groups)) == len(kept)
             whole = file.read()
             asked = data.draw(

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec import UNSET, structs
 
-from liquidlog.curve.curves import order_rows
+from liquidlog.curve.curves import sort_rows
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.data.deleted_rows import FileLayout
@@ -62,7 +62,7 @@ def write(plan: WritePlan, rows: pa.Table, *, storage: StorageOptions = NO_OPTIO
     table = pa.concat_tables([empty, *conform(rows, schema, where="a test")])
     if plan.columns:
         keys = [leaf_column(table, column.physical) for column in plan.columns]
-        table = table.take(pa.array(order_rows(keys, plan.curve or "linear")))
+        table = table.take(pa.array(sort_rows(keys, plan.curve or "linear")[0]))
     try:
         run.begin()
         outputs: tuple[WrittenFile, ...] = ()
@@ -116,7 +116,7 @@ def _rewritten(plan: ClusteringPlan, group: RewriteGroup, run: Run) -> Rewritten
     rows = read
     if plan.columns:
         keys = [leaf_column(read, column.physical) for column in plan.columns]
-        rows = read.take(order_rows(keys, plan.curve))
+        rows = read.take(sort_rows(keys, plan.curve)[0])
     parts = enumerate(_parts(rows, group.expected_outputs))
     outputs = tuple(_write(plan, part, run, number) for number, part in parts)
     return RewrittenGroup(

@@ -260,7 +260,7 @@ def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> 
     assert 1 << 20 < len(body) < 4 << 20
     address, options = stored(emulator, body)
     with opened(address, len(body), options) as file:
-        rows = [file.read(None, [group]) for group in range(file.num_row_groups)]
+        rows = [file.read(None, [group]) for group in range(file.file.num_row_groups)]
         parts = list(file.read_in_parts(None, 0, max_rows=30_000))
     assert sum(map(len, rows)) == len(ROWS)
     assert sum(map(len, parts)) == 100_000
