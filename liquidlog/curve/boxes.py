@@ -313,7 +313,6 @@ class _Planes:
     rows_below: npt.NDArray[np.int64]
     parts_below: npt.NDArray[np.int64]
     unevenness: npt.NDArray[np.float64]
-    lopsided: npt.NDArray[np.float64]
 
     @classmethod
     def through(cls, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> "_Planes":
@@ -322,16 +321,15 @@ class _Planes:
         shares = changes * parts / len(values)
         whole = np.clip(np.rint(shares), 1, parts - 1)
         below, above = shares / whole, (parts - shares) / (parts - whole)
-        unevenness = np.maximum(np.abs(below - 1), np.abs(above - 1))
-        lopsided = np.abs(shares - parts / 2) / parts
-        possible = np.flatnonzero(unevenness <= _MAX_UNEVENNESS)
+        uneven = np.maximum(np.abs(below - 1), np.abs(above - 1))
+        possible = np.flatnonzero(uneven <= _MAX_UNEVENNESS)
+        off_middle = np.abs(shares - parts / 2) / parts
         return cls(
             axis,
             values[changes[possible]].astype(np.int64),
             changes[possible],
             whole[possible].astype(np.int64),
-            unevenness[possible],
-            lopsided[possible],
+            (uneven + off_middle)[possible],
         )
 
     def fills(self, rows: int, parts: int, mean_rows: float) -> npt.NDArray[np.bool_]:
@@ -344,15 +342,14 @@ class _Planes:
     @property
     def most_even(self) -> int:
         """The number of the plane with the most even files, near the middle."""
-        return int(np.argmin(self.unevenness + self.lopsided))
+        return int(np.argmin(self.unevenness))
 
     def __getitem__(self, number: int) -> _Plane:
         return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
 
     def some(self, numbers: npt.NDArray[np.int64]) -> "_Planes":
         at, rows, parts = self.at[numbers], self.rows_below[numbers], self.parts_below[numbers]
-        uneven, lopsided = self.unevenness[numbers], self.lopsided[numbers]
-        return _Planes(self.axis, at, rows, parts, uneven, lopsided)
+        return _Planes(self.axis, at, rows, parts, self.unevenness[numbers])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -407,7 +404,7 @@ class _Least:
         reached = self.reach.of(lows, highs)
         below = planes.rows_below / rows
         opened = below * reached[:count] + (1 - below) * reached[count:]
-        return np.asarray(opened + _LOPSIDED * (planes.unevenness + planes.lopsided), np.float64)
+        return np.asarray(opened + _LOPSIDED * planes.unevenness, np.float64)
 
 
 def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:

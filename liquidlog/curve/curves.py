@@ -8,7 +8,7 @@
 - *key*: uint64 position of a point along a curve (`curve_index`)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -574,13 +574,6 @@ class Curve(StrEnum):
 MAX_COORDINATE_BITS: Final = 16
 """More bits would tell apart finer ranges than samples can."""
 
-_INDEX: Final[Mapping[Curve, Callable[[Coords, int], Keys]]] = {
-    Curve.HILBERT: hilbert_index,
-    Curve.ZORDER: zorder_index,
-    Curve.LINEAR: linear_index,
-    Curve.KD: hilbert_index,
-}
-
 
 def parse_curve(name: str) -> Curve:
     try:
@@ -591,7 +584,8 @@ def parse_curve(name: str) -> Curve:
 
 
 def curve_index(coords: Coords, bits: int, curve: Curve) -> Keys:
-    return _INDEX[curve](coords, bits)
+    kernels = {Curve.ZORDER: zorder_index, Curve.LINEAR: linear_index}
+    return kernels.get(curve, hilbert_index)(coords, bits)
 
 
 def coordinate_bits(dimensions: int) -> int:

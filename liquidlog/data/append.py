@@ -9,7 +9,7 @@ does not pad a char either; PROTOCOL.md, "Partition Value Serialization".
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -124,7 +124,6 @@ def _number(value: np.floating) -> str:
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader | ParquetFile
 
 _SLICE_ROWS: Final = 1_000_000
-_LENIENCY: Final = Leniency(ignore_case=True, widen_decimals=True)
 
 
 def conform(
@@ -135,7 +134,7 @@ def conform(
     Names match exactly, else without case. With `missing_is_null`, structs may lack fields.
     """
     wanted = arrow_schema(schema)
-    leniency = replace(_LENIENCY, missing_is_null=missing_is_null)
+    leniency = Leniency(of_users=True, missing_is_null=missing_is_null)
     problems = tuple(
         differences(pa.struct(list(data.schema)), pa.struct(list(wanted)), (), leniency)
     )

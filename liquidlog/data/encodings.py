@@ -342,18 +342,16 @@ def decode_table(content: bytes | pa.Buffer) -> pa.Table:
 class Leniency:
     """Which differences are allowed besides the encoding.
 
-    `ignore_case` is for names without an exact match. `earlier` are other types of the part at a
-    path; a cast from them loses nothing. `unsigned` allows integers that fit the wanted type.
-    `as_spark_reads` allows byte and short columns as plain INT32 (Trino), whose values must fit,
-    and timestamps without the mark of UTC.
+    `earlier` are other types of the part at a path; a cast from them loses nothing. `of_users`
+    ignores the case of names without an exact match, and allows narrower decimals.
+    `as_spark_reads` allows unsigned integers that fit the wanted type, byte and short columns as
+    plain INT32 (Trino), whose values must fit, and timestamps without the mark of UTC.
     """
 
     missing_is_null: bool = False
     surplus_is_dropped: bool = False
     earlier: Mapping[Path, frozenset[pa.DataType]] = field(default_factory=dict)
-    ignore_case: bool = False
-    widen_decimals: bool = False
-    unsigned: bool = False
+    of_users: bool = False
     as_spark_reads: bool = False
 
 
@@ -435,7 +433,7 @@ def _struct_differences(
         yield f"column {quote_path(path)} has two fields of the same name"
     for child in wanted:
         below = (*path, child.name)
-        name = matching_name(fields, child.name) if leniency.ignore_case else child.name
+        name = matching_name(fields, child.name) if leniency.of_users else child.name
         if name in fields:
             yield from differences(fields.pop(name), child.type, below, leniency)
         elif not leniency.missing_is_null:
@@ -453,7 +451,7 @@ def _variant_differences(found: pa.DataType, path: Path) -> Iterator[str]:
 
 
 def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> bool:
-    if found == wanted or (leniency.unsigned and wanted in _UNSIGNED.get(found, ())):
+    if found == wanted or (leniency.as_spark_reads and wanted in _UNSIGNED.get(found, ())):
         return True
     if isinstance(wanted, pa.TimestampType):
         as_utc = leniency.as_spark_reads and wanted.tz is not None
@@ -461,9 +459,9 @@ def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> 
     if leniency.as_spark_reads and found == pa.int32() and wanted in {pa.int8(), pa.int16()}:
         return True
     if pa.types.is_decimal128(wanted) and pa.types.is_decimal(found):
-        narrower = leniency.widen_decimals and found.precision < wanted.precision
-        same = found.scale == wanted.scale and found.precision == wanted.precision
-        return bool(same or (narrower and found.scale == wanted.scale))
+        narrower = leniency.of_users and found.precision < wanted.precision
+        is_as_long = narrower or found.precision == wanted.precision
+        return bool(is_as_long and found.scale == wanted.scale)
     return any(check(found) for check in _encodings(wanted))
 
 

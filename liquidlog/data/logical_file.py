@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.encodings import CODES, integer_array
-from liquidlog.data.reader import DataFile, with_names_of
+from liquidlog.data.reader import Closing, DataFile, with_names_of
 from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, DataFileError, StorageError, UsageError
 from liquidlog.plan import InputFile, ReadPlan, RowTracking, file_schema
@@ -159,7 +159,7 @@ Span = tuple[int, int]
 """The first row of consecutive physical rows, and the row after the last."""
 
 
-class LogicalFile:
+class LogicalFile(Closing):
     """An open data file with its deletion vector applied."""
 
     def __init__(
@@ -219,12 +219,6 @@ class LogicalFile:
             file.close()
             raise
         return cls(file, deleted, source=source, row_tracking=row_tracking, constants=constants)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.file.close()

@@ -9,6 +9,7 @@ Mapping".
 """
 
 import pathlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -48,7 +49,20 @@ _DICTIONARY_BITS: Final = 12
 """A column with at most this many bits per value counts as one of few distinct values."""
 
 
-class ParquetFile:
+class Closing(ABC):
+    """Context manager that closes an object at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class ParquetFile(Closing):
     """Row groups of one file in the file's own types, INT96 as microseconds."""
 
     def __init__(
@@ -72,12 +86,6 @@ class ParquetFile:
             # Spark never writes nanoseconds into INT96, others may.
             may_hold = self._has_int96 and SPARK_VERSION not in written
             self._nanoseconds = _open(self._stored, int96_unit="ns") if may_hold else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         for parquet in (self._parquet, self._nanoseconds):
@@ -378,7 +386,7 @@ class _FileColumns:
         return tuple(found)
 
 
-class DataFile:
+class DataFile(Closing):
     """An open data file whose rows can be read exactly, in the table's types."""
 
     def __init__(self, file: ParquetFile, wanted: pa.Schema, columns: _FileColumns) -> None:
@@ -414,7 +422,6 @@ class DataFile:
                 missing_is_null=True,
                 surplus_is_dropped=mapping is not MappingMode.NONE,
                 earlier={path: frozenset(map(arrow_type, earlier[path])) for path in earlier},
-                unsigned=True,
                 as_spark_reads=True,
             )
             _check(file, wanted, own, leniency)
@@ -427,12 +434,6 @@ class DataFile:
             dictionaries = file.dictionary_candidates(pa.schema(names))
             file = file.with_dictionaries(dictionaries) if dictionaries else file
         return cls(file, wanted, own)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.parquet.close()

@@ -7,7 +7,7 @@ AlterTableSetPropertiesDeltaCommand, CreateDeltaTableCommand and AlterTableClust
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
@@ -141,8 +141,16 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
     """Return the droppable feature with this name in any case."""
     present = table_features(protocol)
     feature = next((one for one in present if one.lower() == name.lower()), None)
+    if feature is None and name.lower().startswith(DELTA_PREFIX):
+        raise UsageError(
+            f"{name} is a property, not a feature; remove it with ALTER TABLE …"
+            f" {unset_properties([name])}",
+            feature=name,
+        )
     if feature is None:
-        _refuse_absent(name, present)
+        near = near_names(name, present)
+        hint = f"did you mean {' or '.join(near)}" if near else f"it has {_listed(present)}"
+        raise UsageError(f"the table does not have the feature {name}; {hint}", feature=name)
     if feature not in DROPPABLE:
         raise UsageError(
             f"{feature} cannot be dropped here: {_elsewhere(feature)}", feature=feature
@@ -206,18 +214,6 @@ def cleanup_change(snapshot: Snapshot) -> Change | None:
 
 def _removed(domain: DomainMetadata) -> DomainMetadata:
     return DomainMetadata(domain=domain.domain, configuration=domain.configuration, removed=True)
-
-
-def _refuse_absent(name: str, present: tuple[str, ...]) -> NoReturn:
-    if name.lower().startswith(DELTA_PREFIX):
-        raise UsageError(
-            f"{name} is a property, not a feature; remove it with ALTER TABLE …"
-            f" {unset_properties([name])}",
-            feature=name,
-        )
-    near = near_names(name, present)
-    hint = f"did you mean {' or '.join(near)}" if near else f"it has {_listed(present)}"
-    raise UsageError(f"the table does not have the feature {name}; {hint}", feature=name)
 
 
 def _elsewhere(feature: str) -> str:

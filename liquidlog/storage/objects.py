@@ -733,14 +733,10 @@ class Objects:
         return failed
 
     def _put_once(self, path: str, content: bytes) -> None:
-        match self.address.family:
-            case "s3":
-                # A client of its own that never sends a request twice, so that a refusal is final.
-                single_shot(self.client).pipe_file(path, content, mode="create")
-            case "azure":
-                self._fs.pipe_file(path, content, mode="create", retry_total=0)
-            case _:
-                self._fs.pipe_file(path, content, mode="create")
+        # A client that never sends a request twice, so that a refusal is final.
+        files = single_shot(self.client) if self.address.family == "s3" else self._fs
+        more = {"retry_total": 0} if self.address.family == "azure" else {}
+        files.pipe_file(path, content, mode="create", **more)
 
     def _infos(self, path: str) -> Sequence[Mapping[str, Any]] | None:
         return self._asked(path, lambda: self._fs.ls(path, detail=True))
