@@ -156,15 +156,17 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def call(self, request: bytes) -> WorkerAnswer:
-        """Return the answer to a pickled request; after an error, the worker is stopped."""
+    def call(self, request: bytes) -> Any:  # noqa: ANN401  whatever the function returns
+        """Return the result of a pickled request; if the process ended, the worker is stopped."""
         try:
             self._connection.send_bytes(request)
             answer: WorkerAnswer = pickle.loads(self._connection.recv_bytes())  # noqa: S301  our worker
         except (EOFError, OSError) as error:
             self.is_stopped = True
             raise TaskFailedError(self._end(), may_pass=True) from error
-        return answer
+        if answer.failure is not None:
+            raise TaskFailedError(answer.failure, may_pass=answer.may_pass)
+        return answer.result
 
     def stop(self) -> None:
         """End the process, but let it delete the file that it is writing."""
@@ -239,7 +241,9 @@ class Workers:
                 self._busy[future] = worker
         try:
             if begins:
-                self._answer(future, worker, request)
+                future.set_result(worker.call(request))
+        except TaskFailedError as error:
+            future.set_exception(error)
         finally:
             with self._lock:
                 self._busy.pop(future, None)
@@ -247,18 +251,6 @@ class Workers:
                 worker.close()
                 worker = Worker()
             self._idle.put(worker)
-
-    @staticmethod
-    def _answer(future: "Future[Any]", worker: Worker, request: bytes) -> None:
-        try:
-            answer = worker.call(request)
-        except TaskFailedError as error:
-            future.set_exception(error)
-            return
-        if answer.failure is None:
-            future.set_result(answer.result)
-        else:
-            future.set_exception(TaskFailedError(answer.failure, may_pass=answer.may_pass))
 
 
 T = TypeVar("T")

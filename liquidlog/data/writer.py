@@ -141,7 +141,10 @@ class FileEncoding:
         room_bytes = MAX_FILTER_SHARE * stored * first.num_rows / self.trial.rows
         chosen = {}
         for path in paths:
-            distinct = max(1, distinct_values(first, path))
+            column = leaf_column(first, path)
+            if isinstance(column.type, pa.DictionaryType):
+                column = column.unify_dictionaries()
+            distinct = max(1, _distinct(column))
             if filter_bytes(distinct) <= room_bytes:
                 room_bytes -= filter_bytes(distinct)
                 chosen[".".join(path)] = {"ndv": distinct, "fpp": FALSE_POSITIVES}
@@ -155,13 +158,6 @@ def _require_possible(bloom_filters: Sequence[Path]) -> None:
             " install a newer one wherever files are written, or leave out bloom_filter",
             option="bloom_filter",
         )
-
-
-def distinct_values(table: pa.Table, path: Path) -> int:
-    """Return how many distinct values other than null a leaf outside lists and maps has."""
-    column = leaf_column(table, path)
-    is_encoded = isinstance(column.type, pa.DictionaryType)
-    return _distinct(column.unify_dictionaries() if is_encoded else column)
 
 
 def filter_bytes(distinct: int) -> int:
