@@ -119,7 +119,6 @@ _GRACE_SECONDS: Final = 3.0
 
 
 def core_count() -> int:
-    """Return how many cores this process may use, at least 1."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -177,7 +176,6 @@ class Worker:
         timer.start()
 
     def close(self) -> None:
-        """End the process and wait until it has."""
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_SECONDS)
@@ -380,7 +378,6 @@ class Spilled:
         return [cls(files, together[low:high]) for low, high in pairwise(edges)]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces by slice and ordinal; each is read when it is needed."""
         rows = self.places[np.lexsort((self.places[:, _ORDINAL], self.places[:, _SLICE]))]
         with ExitStack() as stack:
             opened = {
@@ -508,17 +505,11 @@ def scratch_directory() -> Iterator[str]:
         raise ExecutorError(
             f"rows on their way cannot be kept in {home}: {error.strerror}; name another directory"
         ) from error
-    with made as directory, _locked_new(Path(directory) / _LOCK):
-        yield directory
-
-
-@contextmanager
-def _locked_new(path: Path) -> Iterator[None]:
-    """Context manager: a file of this name, locked before it gets the name."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+    with made as directory, tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
+        # The file is locked before others can find it by its name.
         fcntl.flock(file, fcntl.LOCK_EX)
-        Path(file.name).rename(path)
-        yield
+        Path(file.name).rename(Path(directory, _LOCK))
+        yield directory
 
 
 def _delete_dead(parent: Path) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from liquidlog.data.append import conform
-from liquidlog.data.encodings import concat, convert_chunks, decoded, flat_array
+from liquidlog.data.encodings import concat, convert_chunks, decoded
 from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
@@ -36,7 +36,7 @@ from liquidlog.rewriting.sink import (
     require_running,
 )
 from liquidlog.rewriting.source import Survey, WritingWork, sample_positions
-from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
+from liquidlog.spec.arrow import arrow_type, leaf_column, one_array, without_void
 from liquidlog.spec.schema import StructType, leaves, schema_json
 from liquidspark.executor import Batches
 
@@ -133,7 +133,7 @@ def sampled(work: WritingWork, most: int, batches: Batches) -> Survey:
     known = {leaf.physical: leaf.data_type for leaf in leaves(work.table_schema)}
     kinds = [arrow_type(known[path]) for path in work.columns]
     try:
-        found = [flat_array(one) for one in map(convert_chunks, columns, kinds)]
+        found = [one_array(one) for one in map(convert_chunks, columns, kinds)]
     except pa.ArrowInvalid as error:
         raise ExecutorError(f"a clustering column would change: {error}") from error
     return _survey(number, kept.rows, rows, found)
@@ -248,7 +248,7 @@ def write_whole(arriving: Arriving, sample_rows: int, batches: Batches) -> TaskF
             rows = sample_positions(len(table), sample_rows)
             keys = [leaf_column(table, path) for path in work.columns]
             taken = decoded(pa.table(keys, list(map(str, range(len(keys))))).take(pa.array(rows)))
-            columns = map(flat_array, taken.columns)
+            columns = map(one_array, taken.columns)
             surveys = [_survey(0, len(table), rows, columns, memory_bytes=table.nbytes)]
             outputs = sorted_outputs(work, surveys, held, proofs)
     return proofs.facts(outputs)

@@ -529,7 +529,6 @@ class CurveRows:
 
     @classmethod
     def of(cls, coords: Coords, ordinals: Ordinals, bits: int) -> "CurveRows":
-        """Return rows with these coordinates, each below 2**bits."""
         side = float(1 << bits)
         lows, highs = coords / side, coordinate_ends(coords, bits) / side
         return cls(coords, ordinals, np.ascontiguousarray(lows), np.ascontiguousarray(highs), bits)

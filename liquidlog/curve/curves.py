@@ -554,7 +554,6 @@ def _spread_byte(d: int) -> npt.NDArray[np.uint64]:
 
 
 def linear_index(coords: Coords, bits: int) -> Keys:
-    """Return the position, (n,) uint64, of each point in lexicographic order."""
     _, d = check_grid(coords, bits)
     keys = coords[:, 0].astype(np.uint64)
     for j in range(1, d):

@@ -27,7 +27,7 @@ from liquidlog.data.checksum import (
     same_bits,
     subtract_checksums,
 )
-from liquidlog.data.encodings import decoded, flat_array, integer_array
+from liquidlog.data.encodings import decoded, integer_array
 from liquidlog.data.logical_file import DataLayout, Located, LogicalFile, is_live
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
@@ -40,7 +40,7 @@ from liquidlog.errors import (
     RowsNotFoundError,
 )
 from liquidlog.plan import ClusteringPlan, InputFile, Tasks, WriterOptions, WrittenFile, file_schema
-from liquidlog.spec.arrow import leaf_column
+from liquidlog.spec.arrow import leaf_column, one_array
 from liquidlog.spec.bounds import Bounds, ColumnBounds, has_bounds, parse_bounds
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves
@@ -159,7 +159,7 @@ class SoughtRows:
     def __init__(self, rows: pa.Table, leaves: Sequence[Leaf]) -> None:
         """Take the values of rows, whose columns have physical names, in leaves with bounds."""
         plain = decoded(rows)
-        self._columns = [flat_array(leaf_column(plain, leaf.physical)) for leaf in leaves]
+        self._columns = [one_array(leaf_column(plain, leaf.physical)) for leaf in leaves]
 
     def admitted(self, bounds: Bounds) -> Mask:
         """Return which of n files or row groups may hold one of the rows, (n,) bool."""

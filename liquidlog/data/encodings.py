@@ -179,11 +179,6 @@ def decoded(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-def flat_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return the values of a column in one array; the column must not be encoded."""
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
     """Return the type of a column over several tables: a dictionary if it is one in all."""
     first, *others = set(types)
@@ -403,7 +398,6 @@ def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def convert_chunks(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Return `convert` of every chunk."""
     if column.type == wanted:
         return column
     return pa.chunked_array([convert(chunk, wanted) for chunk in column.chunks], wanted)

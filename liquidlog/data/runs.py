@@ -315,7 +315,6 @@ def run_token(unique_id: str) -> str:
 
 
 def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset[str]:
-    """Return the tokens of the runs that left a marker or a fate in a table's directory."""
     traces = _traces(directory, storage)
     return frozenset(traces[""] | traces[_FATE_SUFFIX])
 

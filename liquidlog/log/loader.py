@@ -314,7 +314,6 @@ def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[st
 
 
 def read_file_changes(store: TableStore, versions: Sequence[int]) -> Iterator[FileChanges]:
-    """Yield the files that the commits of `versions` add and remove."""
     for version, content in _contents(store, versions):
         lines = list(_decoded(content, version, _FILE_DECODER.decode))
         files = [file for line in lines for file in (line.add, line.remove) if file is not None]

@@ -792,7 +792,6 @@ class Slots:
         return 1
 
     def count(self) -> int:
-        """Return the number now, at least 1."""
         return self._count
 
 

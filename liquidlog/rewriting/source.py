@@ -19,12 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.encodings import concat, decoded, flat_array, value_bytes
+from liquidlog.data.encodings import concat, decoded, value_bytes
 from liquidlog.data.logical_file import DataLayout, Located, LogicalFile, Span
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import FittedWorkload, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.arguments import one, whole_number
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import MappingMode, Path, StructType, parse_schema
 from liquidlog.startup import do_without_pandas
@@ -220,7 +221,6 @@ class WritingWork:
 
     @property
     def slice_memory_bytes(self) -> int:
-        """Most memory of a slice."""
         return _MEMORY_BYTES_PER_STORED * self.slice_bytes
 
 
@@ -428,7 +428,7 @@ class _Sample:
             for table, rows in self._read(group, span, self.work.columns)
         ]
         columns = pa.concat_tables(pieces).combine_chunks().columns if pieces else []
-        return tuple(flat_array(column) for column in columns)
+        return tuple(map(one_array, columns))
 
     def row_bytes(self) -> npt.NDArray[np.float64]:
         """Return about the stored bytes of each picked row, (n,); NaN where not measured."""

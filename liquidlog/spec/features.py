@@ -126,7 +126,6 @@ def table_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def implied_features(protocol: Protocol) -> tuple[str, ...]:
-    """Return the features that legacy protocol versions imply."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     implied = {
         name

@@ -428,7 +428,6 @@ def is_secret(name: str) -> bool:
 
 
 def is_true(value: str) -> bool:
-    """Return whether an option's text means yes."""
     return value.strip().lower() in {"1", "true", "yes", "y", "on"}
 
 
