@@ -1,33 +1,4 @@
-"""All errors, grouped by what the caller can do about them.
-
-After each colon are the fields: attributes of the error and members of its JSON document.
-
-LiquidlogError                       the base of all: message
-├── UsageError                       an argument is wrong, also ValueError: arguments
-│   ├── ClusteringColumnError        clustering columns the table cannot have: problems
-│   └── SchemaChangeError            a change of schema, properties: problems, reasons
-├── LogError                         the log on storage is missing or wrong
-│   ├── TableNotFoundError           no table is there, also FileNotFoundError: uri
-│   ├── TableExistsError             a table is there already, also FileExistsError: uri
-│   ├── VersionNotFoundError         also LookupError: version, oldest, newest
-│   ├── TimestampNotFoundError       also LookupError: timestamp, oldest, newest
-│   └── CorruptLogError              a log file breaks the protocol: path, line, detail
-├── StorageError                     the storage said no: path, detail
-├── UnsupportedFeatureError          the table uses something we refuse: uri, action, features
-│   ├── ManagedTableError            a catalog manages it, and its path was given: uri
-│   └── NotPermittedError            its catalog does not permit it: uri, operation, permitted
-├── SchemaMismatchError              data of another schema: path, expected, found, problems
-├── DataFileError                    a data file cannot be read or copied exactly: path, detail
-├── DocumentError                    a plan or result document cannot be used: path, detail
-├── ResultMismatchError              a result does not answer its plan: problems
-│   └── RowsNotFoundError            outputs lack rows that were deleted: problems, rows, missing
-├── ReconcileLimitError              too much would be read: needed_bytes, limit_bytes
-├── CheckpointMismatchError          a checkpoint would differ from the log: version, problems
-├── ExecutorError                    the executor is missing or failed: failures
-└── CommitError                      a commit did not land, or may not have
-    ├── CommitConflictError          another commit won: read_version, conflicts
-    │   └── TableReplacedError       another table is there: uri, read_version, conflicts
-    └── CommitStateUnknownError      the commit may or may not have landed: version, detail
+"""All errors: a class says what happened, and its fields are the facts.
 
 Codes, exit statuses and fields are stable; scripts depend on them. Every error can be copied and
 pickled with all its fields, so that it can be raised across processes.

@@ -1,10 +1,9 @@
-"""The tree drawn in the docstring of liquidlog.errors is the tree of classes, with their fields."""
+"""All errors: their codes, their fields as documents, and their copies."""
 
 import copy
 import inspect
 import json
 import pickle
-import re
 from collections.abc import Callable
 
 import pytest
@@ -18,18 +17,6 @@ from support.repository import text
 Copy = Callable[[LiquidlogError], LiquidlogError]
 
 
-def _drawn() -> dict[str, str]:
-    """Return {class: base} as drawn: each level is four columns of lines."""
-    path: list[str] = []
-    drawn = {}
-    tree = re.findall(r"^([│├└─ ]*)([A-Z]\w+Error)\b", errors.__doc__ or "", re.MULTILINE)
-    for lines, name in tree:
-        depth = len(lines) // 4
-        path[depth:] = [name]
-        drawn[name] = path[depth - 1] if depth else "Exception"
-    return drawn
-
-
 def _classes() -> dict[str, type[LiquidlogError]]:
     return {
         name: value
@@ -40,11 +27,6 @@ def _classes() -> dict[str, type[LiquidlogError]]:
 
 def _conflict_classes(root: type[Conflict] = Conflict) -> set[type[Conflict]]:
     return {root}.union(*(_conflict_classes(child) for child in root.__subclasses__()))
-
-
-def test_drawn_tree_is_the_tree_of_classes() -> None:
-    actual = {name: value.__bases__[0].__name__ for name, value in _classes().items()}
-    assert _drawn() == actual
 
 
 def test_codes_are_unique() -> None:
