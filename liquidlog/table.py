@@ -887,7 +887,7 @@ class Table(Summary):
             self.opened.to_change(),
             one(plan, WritePlan, argument="plan", expected="a WritePlan"),
             one(result, WriteResult, argument="result", expected="a WriteResult"),
-            txn=transaction(txn, argument="txn"),
+            txn=transaction(txn),
             is_blind=_flag(blind, "blind"),
         )
 

@@ -253,7 +253,7 @@ def _write(
 ) -> Written:
     require_frame(df, argument="df")
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
-    txn = transaction(txn, argument="txn")
+    txn = transaction(txn)
     done = None if txn is None else table.opened.last_transaction(txn[0])
     if txn is not None and done is not None and done >= txn[1]:
         return Written(version=table.snapshot().version, files=0, rows=0, skipped=True)

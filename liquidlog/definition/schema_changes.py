@@ -44,12 +44,7 @@ from liquidlog.definition.create import (
     refusal,
     value_problems,
 )
-from liquidlog.errors import (
-    CorruptLogError,
-    SchemaChangeError,
-    SchemaProblem,
-    UsageError,
-)
+from liquidlog.errors import CorruptLogError, SchemaChangeError, SchemaProblem, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.plan import ColumnSource, RowCheck
 from liquidlog.snapshot import Snapshot

@@ -58,7 +58,7 @@ def address(value: object, *, argument: str) -> str:
     return found
 
 
-def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
+def transaction(value: object) -> tuple[str, int] | None:
     """Return an application's id and its version, or None."""
     match value:
         case None:
@@ -66,7 +66,7 @@ def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
         case (str(app_id), int(version)) if app_id and not isinstance(version, bool):
             return app_id, version
         case _:
-            return refuse(argument, "(application id, version)", value)
+            return refuse("txn", "(application id, version)", value)
 
 
 def whole_number(value: object, *, argument: str, least: int = 0) -> int:
@@ -116,8 +116,7 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-# The compression codecs of data files, under the names that tables, plans and users give them
-#
+# The compression codecs of data files, under the names that tables, plans and users give them.
 # Source: Apache Parquet format, Compression.md; Delta Kernel, TableConfig; Spark,
 # ParquetCompressionCodec.
 

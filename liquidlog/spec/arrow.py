@@ -336,10 +336,8 @@ def with_leaf_types(
     return changed(found)
 
 
-# The lengths of char(n) and varchar(n). A schema has them as plain strings
-#
-# The metadata of a top-level column has its whole type in Spark's SQL, for example
-# `struct<a:varchar(3),b:array<char(2)>>`.
+# The lengths of char(n) and varchar(n). Both are strings in a schema. The metadata of a top-level
+# column has its whole type in Spark's SQL, for example `struct<a:varchar(3),b:array<char(2)>>`.
 #
 # Source: Spark, CharVarcharUtils and DataType.catalogString.
 

@@ -9,12 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from liquidlog.spec.arrow import INTERVALS
-from liquidlog.spec.features import (
-    DELETION_VECTORS,
-    ICEBERG_COMPAT_V1,
-    ICEBERG_COMPAT_V2,
-    is_true,
-)
+from liquidlog.spec.features import DELETION_VECTORS, ICEBERG_COMPAT_V1, ICEBERG_COMPAT_V2, is_true
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_COLUMN_ID,
