@@ -173,10 +173,22 @@ class OutputFile:
         self._writer.write(table)
 
     @property
-    def writer(self) -> DataFileWriter:
-        """The writer of a file with at least one row."""
-        assert self._writer is not None  # noqa: S101  the first row made it
-        return self._writer
+    def written_bytes(self) -> int:
+        """Bytes of the file so far, without the rows that wait for their row group."""
+        return 0 if self._writer is None else self._writer.written_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in memory of the rows that wait for their row group."""
+        return 0 if self._writer is None else self._writer.pending_bytes
+
+    @property
+    def num_rows(self) -> int:
+        return 0 if self._writer is None else self._writer.num_rows
+
+    def end_row_group(self) -> None:
+        if self._writer is not None:
+            self._writer.end_row_group()
 
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows."""
@@ -497,10 +509,10 @@ class ArrivingFiles:
             key = tuple(values.values())
             file = self._file_of(key, directory, values)
             file.write(self._parting.proved(rows, values) if self._holds_partitions else rows)
-            own, writers = file.writer, [one.writer for one, _ in self._open.values()]
-            if sum(one.pending_bytes for one in writers) > _MOST_GATHERED_BYTES:
-                max(writers, key=lambda one: one.pending_bytes).end_row_group()
-            if own.num_rows >= self._max_rows or own.written_bytes >= self._max_bytes:
+            files = [one for one, _ in self._open.values()]
+            if sum(one.pending_bytes for one in files) > _MOST_GATHERED_BYTES:
+                max(files, key=lambda one: one.pending_bytes).end_row_group()
+            if file.num_rows >= self._max_rows or file.written_bytes >= self._max_bytes:
                 self._finish(key)
 
     def finish(self) -> None:
