@@ -496,7 +496,7 @@ _LOCK: Final = "in-use"
 
 @contextmanager
 def scratch_directory() -> Iterator[str]:
-    """Context manager: a new directory, deleted at the end; deletes those of dead processes."""
+    """Context manager: a new directory, deleted at the end; directories of dead processes too."""
     home = Path(tempfile.gettempdir())
     try:
         _delete_dead(home)

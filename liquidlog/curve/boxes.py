@@ -475,7 +475,7 @@ _ROWS_TOGETHER: Final = 1 << 20
 CELLS_PER_PART: Final = (0.75, 1.1)
 """With more cells than files, some files are two cells; with fewer, some cells are divided."""
 _MAX_STRETCH: Final = 1.6
-"""How far the cells along an axis may be from those of a cube."""
+"""How many times more or fewer cells an axis may have than an axis of a cube."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,7 +563,7 @@ def fit_curve(rows: CurveRows, parts: int, curve: Curve) -> Placed:
 
 
 def _opened(sample: CurveSample, cuts: Cuts) -> float:
-    """Return the quadratic mean over the columns of what narrow predicates open, up to a factor.
+    """Return what narrow predicates open: the quadratic mean over the columns, up to a factor.
 
     A quadratic mean prefers grids that serve all columns alike.
     """

@@ -696,6 +696,6 @@ def _copy(file: DataFile, gone: Positions, deleted: ProvedRows, writer: DataFile
         writer.write(part.filter(stays))
         start = span[1]
     if proved != deleted.checksum:
-        problem = f"the rows to leave out of {file.path} are not those that were found"
+        problem = f"the rows to leave out of {file.path} are not the rows that were found"
         raise ResultMismatchError((problem,))
     return subtract_checksums(whole, left_out)

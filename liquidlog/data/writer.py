@@ -517,7 +517,7 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
     fields = []
     for position, child in enumerate(wanted):
         common = common_type(table.schema.field(position).type for table in tables)
-        # Equal types may differ in field ids; those of `wanted` are the table's.
+        # Equal types may differ in field ids; only `wanted` has the table's.
         encoded = isinstance(common, pa.DictionaryType)
         kind = pa.dictionary(common.index_type, child.type) if encoded else child.type
         fields.append(child.with_type(kind))

@@ -3,6 +3,6 @@
 - `loader` the read path: the files of a version, its commits, the Snapshot: begin here
 - `checkpoints` reads checkpoints; the bounds and statistics of live files; adds as written
 - `history` past commits, their times, removed files, and every file that some version names
-- `checkpointing` writes a checkpoint and proves it; compares the live files with those of delta-rs
+- `checkpointing` writes a checkpoint and proves it; asks delta-rs about the live files
 - `managed` a table whose versions a catalog ratifies
 """

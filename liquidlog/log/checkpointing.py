@@ -76,7 +76,7 @@ _MOST_COMMITS: Final = 100
 
 
 class SecondOpinion:
-    """Compares the live files of a run's versions with those of delta-rs, another implementation.
+    """Asks delta-rs, another implementation, whether a run's versions have the same live files.
 
     The first comparison covers the whole version. Later, delta-rs replays only the new commits, on
     top of the files that they mention, and must arrive at our files. That suffices if paths need no
@@ -132,7 +132,7 @@ class SecondOpinion:
 
 
 def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) -> None:
-    """Compare the live files with those that delta-rs sees at the same version."""
+    """Refuse a version in which delta-rs sees other live files."""
     # Only few commands need a second opinion.
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError

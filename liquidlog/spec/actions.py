@@ -431,6 +431,6 @@ def _after(step: Step, course: Course, states: list[tuple[str | None, int]]) -> 
     if added is None or not is_replaced or was_there or added.cardinality < deleted_rows:
         return unclear
     if added.cardinality == deleted_rows:
-        versions = course.versions  # whoever reads the vector checks that it deletes the same rows
+        versions = course.versions  # the reader of the vector checks that it deletes the same rows
     states.append((added.unique_id, added.cardinality))
     return Course(fate=Fate.DELETED_FROM, vector=added, versions=versions)

@@ -311,7 +311,7 @@ FREE_PROPERTIES: Final[Mapping[str, str]] = {
 }
 """Properties that may change after files were written, with the reason.
 
-Constraints may change too: whoever adds one checks all rows, and the files have the same rows.
+Constraints may change too: the writer that adds one checks all rows, and the files have the same.
 Properties outside `delta.` and `parquet.` may change, because they are not Delta's."""
 
 BOUND_PROPERTIES: Final[Mapping[str, str]] = {

@@ -87,7 +87,7 @@ def are_plain(paths: pa.Array) -> bool:
 
 
 def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the normal form of many paths; only those that need it are changed."""
+    """Return the normal form of many paths; paths that have it already stay as they are."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(normal_paths, paths.chunks), pa.string())
     if not _has(paths, _ODD):
@@ -98,7 +98,7 @@ def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the canonical form of many paths; only those that need it are changed."""
+    """Return the canonical form of many paths; paths that have it already stay as they are."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(canonical_paths, paths.chunks), pa.string())
     if not _has(paths, f"{_ODD}|%"):
@@ -233,7 +233,7 @@ _RUN: Final = re.compile(
 def is_hidden(path: str, partition_columns: Collection[str]) -> bool:
     """Return whether the last name of a path begins with `_` or `.`, so that it is no data.
 
-    Exceptions are the directory of change data and those of partition columns with such a name.
+    Directories of change data, or of partition columns with such names, are not hidden.
     """
     if path in {CHANGE_DATA_DIR, ICEBERG_DIR}:
         return path == ICEBERG_DIR

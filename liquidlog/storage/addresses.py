@@ -449,7 +449,7 @@ def _secrets(options: StorageOptions, environment: Mapping[str, str]) -> Iterato
     for name, value in (*options.known(), *environment.items()):
         if not is_secret(name):
             continue
-        # Clients put parts of a secret into URLs: those of a SAS token appear as query parameters.
+        # Clients put parts of a secret into URLs: a SAS token appears as query parameters.
         parts = [part.partition("=")[2] for part in value.split("&")]
         for piece in (value, *parts, *value.replace("\\n", "\n").splitlines()):
             if len(piece) >= _SHORTEST_SECRET:

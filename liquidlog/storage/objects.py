@@ -613,7 +613,7 @@ class Objects:
     def below(self, path: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, ObjectFacts]]:
         """Yield the objects below a directory, each with its path from there.
 
-        S3 lists all directories together; other stores skip those that `enter` refuses.
+        S3 lists all directories together; other stores skip what `enter` refuses.
         """
         waiting = [path]
         while waiting:

@@ -453,7 +453,7 @@ def test_rows_that_are_not_those_that_were_found_are_not_left_out(
     run: Run, outputs: list[Output], layout: FileLayout
 ) -> None:
     rows = replace(proved_rows(outputs[0], positions([1, 4]), layout), positions=positions([1, 5]))
-    with pytest.raises(ResultMismatchError, match="not those that were found"):
+    with pytest.raises(ResultMismatchError, match="not the rows that were found"):
         copy_without(run, outputs[0], rows, layout)
     run.discard()
     assert run.files() == ()
