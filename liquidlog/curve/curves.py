@@ -235,7 +235,8 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
 
     They are sorted, distinct, without nulls. Of few values, they are all but the largest.
     """
-    values = _flat(sample)
+    values = sample.combine_chunks() if isinstance(sample, pa.ChunkedArray) else sample
+    values = values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
     _check_orderable(values.type)
     ordered = sorted_values(values)
     distinct = pc.unique(ordered)
@@ -321,13 +322,6 @@ def _check_orderable(data_type: pa.DataType) -> None:
     )
     if not orderable:
         raise ClusteringColumnError((f"values of type {data_type} cannot be clustered by",))
-
-
-def _flat(column: Column) -> pa.Array:
-    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(flat, pa.ChunkedArray):
-        flat = pa.concat_arrays(flat.chunks)
-    return flat.dictionary_decode() if isinstance(flat, pa.DictionaryArray) else flat
 
 
 def _chunk_ids(values: pa.Array, boundaries: pa.Array) -> Ids:

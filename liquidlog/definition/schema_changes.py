@@ -466,7 +466,7 @@ def addition_problems(
         yield from _name_problems(taken, (*place, field.name))
         taken[field.name.lower()] = field.name
         if not field.nullable:
-            text = f"{name} would be null in every row that there is; leave NOT NULL out"
+            text = f"{name} would be null in every existing row; leave NOT NULL out"
             yield SchemaProblem(Kind.SCHEMA_IS_NOT_WRITABLE, text, column=name)
         for feature in needed_features(StructType((field,)), {}):
             if feature not in features:

@@ -101,19 +101,15 @@ def _v2_problems(
         for inner, data_type in (((), field.data_type), *nested_parts(field.data_type)):
             if isinstance(data_type, PrimitiveType) and data_type.name not in _TYPES:
                 yield f"{name} with {quote_path((*path, *inner))}: {data_type}"
-        yield from _nested_id_problems(path, field)
+        ids = nested_ids(field)
+        for inner, _ in nested_parts(field.data_type):
+            if type(ids.get(".".join((field.physical_name, *inner)))) is not int:
+                yield f"{name} without an id of {quote_path((*path, *inner))}"
     text = configuration.get(MAX_COLUMN_ID, "")
     largest = int(text) if text.isdecimal() else 0
     for number, count in Counter(_ids(schema)).items():
         if count > 1 or not 0 <= number <= largest:
             yield f"{name} with {count} columns or parts of columns of the id {number}"
-
-
-def _nested_id_problems(path: Path, field: StructField) -> Iterator[str]:
-    ids = nested_ids(field)
-    for inner, _ in nested_parts(field.data_type):
-        if type(ids.get(".".join((field.physical_name, *inner)))) is not int:
-            yield f"{ICEBERG_COMPAT_V2} without an id of {quote_path((*path, *inner))}"
 
 
 def _ids(schema: StructType) -> Iterator[int]:
