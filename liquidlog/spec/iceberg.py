@@ -21,7 +21,6 @@ from liquidlog.spec.schema import (
     MapType,
     Path,
     PrimitiveType,
-    StructField,
     StructType,
     fields_with_paths,
     mapping_mode,
