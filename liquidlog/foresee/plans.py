@@ -263,7 +263,7 @@ class Foresight:
         opened = []
         if sample is not None and self._readers.values:
             weights = sample.weights(self._live)
-            own = sizes / max(float(self._sizes.sum()), 1.0)
+            own = sizes / max(float(self._sizes.sum()), float(sizes.sum()), 1.0)
             for leaf in self._readers.values:
                 number = self.leaves.index(leaf)
                 column = sample.column(leaf.logical)
@@ -417,9 +417,11 @@ class Foresight:
             + float(self._live_sizes[owned].sum()) * max(1.0, self._shrunk.get(number, 1.0)),
             profile=self._profile,
         )
-        packed = min(_SURELY_PACKED, self._shrunk.get(number, 1.0))
+        shrunk = self._shrunk.get(number, 1.0)
+        less = min(_SURELY_PACKED, shrunk)
+        packed = less, max(less**-0.5, shrunk)
         if not plan.groups:
-            errors, packed = (1.0, 1.0), 1.0
+            errors, packed = (1.0, 1.0), (1.0, 1.0)
         ranges = _Ranges(ways=ways, least=least, most=most, errors=errors, packed=packed)
         return _prediction(
             plan, readers, self.now, after, ranges=ranges, rows=self.rows, share=share
@@ -533,14 +535,15 @@ def _ratios(after: Floats, before: Floats) -> Floats:
 class _Ranges:
     """Possible results of a plan, their limits, and the factors of their errors.
 
-    Bytes may shrink once more by `packed`, the predicted effect of packing, or grow by half of it.
+    Bytes may also differ by the factors `packed`: packing may save what is predicted once more, or
+    half of it, and bytes may grow once more where rows lose their order.
     """
 
     ways: Sequence[Readings]
     least: Readings
     most: Readings
     errors: tuple[float, float]
-    packed: float
+    packed: tuple[float, float]
 
     def each(self, name: str) -> list[Range]:
         low, high = self._ends(name, None, self.errors[0])
@@ -556,8 +559,7 @@ class _Ranges:
     def _ends(self, name: str, weights: Floats | None, error: float) -> tuple[Floats, Floats]:
         found = np.stack([getattr(one, name) for one in (self.least, self.most, *self.ways)])
         least, most, *drawn = found if weights is None else found @ weights
-        less = self.packed if name == "bytes" else 1.0
-        more = less**-0.5
+        less, more = self.packed if name == "bytes" else (1.0, 1.0)
         low = (np.min(drawn, axis=0) * less / error).clip(least, most * more)
         high = (np.max(drawn, axis=0) * more * error).clip(least, most * more)
         return low, high

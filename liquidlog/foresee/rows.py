@@ -30,6 +30,7 @@ from liquidlog.foresee.sample import (
     Floats,
     KeptRows,
     Numbers,
+    Repacked,
     Rows,
     Stored,
     StoredColumn,
@@ -139,10 +140,9 @@ def _read(
     table = pa.concat_tables(thinned or [_table([pa.nulls(0)] * len(leaves))])
     table = _with_partition_values(snapshot, leaves, table, file)
     found_rows = sampled(leaves, table, file, source=FROM_ROWS, files=len(read))
-    codecs = {reader.codec.upper(), NO_CODEC}
-    if len(order) and any(one.codec not in codecs for one in stored.columns.values()):
+    if others := reader.changed_by_rewrites(stored):
         requests += 2
-        stored = replace(stored, repacked=reader.repacked(stored, inputs[order[0]]))
+        stored = replace(stored, repacked=reader.repacked(stored, inputs[order[0]], others))
     return Rows(samples=(found_rows,), requests=requests, stored=stored)
 
 
@@ -183,15 +183,25 @@ class _Reader:
         located = Located.of(self._store.location, file)
         return LogicalFile.open(located, layout, storage=self._store.storage)
 
-    def repacked(self, stored: Stored, file: InputFile) -> dict[str, float]:
-        """Return by which factor rewrites change the bytes of each column that is not sampled."""
+    def changed_by_rewrites(self, stored: Stored) -> list[str]:
+        """Return the columns that another codec, or another order of rows, may change."""
+        codecs = {self.codec.upper(), NO_CODEC}
+        others = {name: one for name, one in stored.columns.items() if name not in self._names}
+        if any(one.codec not in codecs for one in stored.columns.values()):
+            return list(others)
+        return [name for name, one in others.items() if one.is_in_order]
+
+    def repacked(
+        self, stored: Stored, file: InputFile, names: Sequence[str]
+    ) -> dict[str, Repacked]:
+        """Return what rewrites change of these columns."""
         with self._opened(file) as opened:
             if (
                 not opened.file.num_row_groups
                 or opened.file.row_group_memory_bytes(0) > _MOST_BYTES
             ):
                 return {}
-            return repacking(stored, opened.read(row_groups=[0]), self._names, self.codec)
+            return repacking(stored, opened.read(row_groups=[0]), names, self.codec)
 
     def of_file(self, file: InputFile, rows: int) -> _OfFile:
         """Return up to `rows` rows, columns named by their numbers.
@@ -371,6 +381,14 @@ _LEAST_ROW_BYTES: Final = 1 / 64
 _DELTA: Final = "DELTA_BINARY_PACKED"
 _TRIAL_ROWS: Final = 16_384
 _UNTRIED: Final = Trial(0, ())
+_INTEGERS: Final = frozenset({"INT32", "INT64"})
+_WIDEST: Final = 1 << 62
+_ORDERED: Final = 0.8
+"""Where neighbours take at most this share of what scattered rows take, order matters."""
+_FEWEST_MIXED_ROWS: Final = 8
+_PAIRS: Final = 4
+_RANDOM_BITS: Final = 0.88
+"""How much less than n the farthest of four pairs of n rows in random order is apart, in bits."""
 
 
 def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
@@ -386,33 +404,80 @@ def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
 
 
 def repacking(
-    stored: Stored, rows: pa.Table, sampled: Collection[str], codec: str
-) -> dict[str, float]:
-    """Return by which factor a codec changes the bytes of each column that is not sampled.
+    stored: Stored, rows: pa.Table, names: Collection[str], codec: str
+) -> dict[str, Repacked]:
+    """Return what a codec, and another order of rows, change of the bytes of these columns.
 
     `rows` have all columns of some neighbours, as files name them. Whether a column gets a
     dictionary is left open where its dictionaries are known.
     """
     rows = rows.slice(0, _TRIAL_ROWS)
-    rows = rows.drop_columns([name for name in rows.column_names if name in sampled])
+    rows = rows.select([name for name in rows.column_names if name in names])
     if not rows.num_rows or not rows.num_columns:
         return {}
     now = stored.arguments(rows.column_names)
-    chosen = FileEncoding.measure(rows, compression=codec).arguments(rows)
-    before, after, recoded = (
-        packed(rows, np.zeros(1, np.int64), one).total[0]
-        for one in (now, chosen, {**now, "compression": codec})
+    random = np.random.default_rng(_SEED)
+    scattered = pa.table(
+        [
+            _scattered(rows.column(name).combine_chunks(), stored.columns[name], random)
+            for name in rows.column_names
+        ],
+        schema=rows.schema,
+    )
+    before, recoded, after, apart = (
+        packed(some, np.zeros(1, np.int64), arguments).total[0]
+        for some, arguments in (
+            (rows, now),
+            (rows, {**now, "compression": codec}),
+            (rows, FileEncoding.measure(rows, compression=codec).arguments(rows)),
+            (scattered, FileEncoding.measure(scattered, compression=codec).arguments(scattered)),
+        )
     )
     is_known = [name in stored.dictionaries for name in rows.column_names]
     factors = np.where(is_known, recoded, after) / np.maximum(before, 1.0)
-    return dict(zip(rows.column_names, factors.tolist(), strict=True))
+    each = np.where(after < _ORDERED * apart, apart, 0.0) / len(rows)
+    found = map(Repacked, factors.tolist(), each.tolist())
+    return dict(zip(rows.column_names, found, strict=True))
+
+
+def _scattered(values: pa.Array, column: StoredColumn, random: np.random.Generator) -> pa.Array:
+    """Return as many values as neighbours have, as if they came from anywhere in the table.
+
+    Integers and times of other rows are thought of as those of the neighbours, each time above the
+    ones before, up to the highest of the column.
+    """
+    taken = values.take(pa.array(random.permutation(len(values))))
+    kind = values.type
+    is_spread = pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
+    if not is_spread or not column.widths or column.high - column.low > _WIDEST:
+        return taken
+    narrow = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    plain = taken.cast(narrow).cast(pa.int64())
+    known = np.asarray(plain.drop_null(), np.int64)
+    if not len(known):
+        return taken
+    steps = known - known.min()
+    height = int(steps.max() + np.gcd.reduce(steps))
+    times = (column.high - column.low) * column.chunks / column.widths
+    times *= max(1.0, column.rows / column.chunks / len(values))
+    above = height * random.integers(0, max(1, round(times)), len(values)).astype(np.float64)
+    most = column.high - column.low
+    moved = pc.add(plain, pa.array(above.clip(0, most).astype(np.int64)))
+    return moved.cast(narrow, safe=False).cast(kind)
 
 
 def _stored(chunk: pq.ColumnChunkMetaData) -> StoredColumn:
     inside = 0
     if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
         inside = max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
+    ends = chunk.statistics if chunk.physical_type in _INTEGERS else None
+    bounds = {}
+    if ends is not None and ends.has_min_max and ends.max_raw > ends.min_raw:
+        bounds = {"low": ends.min_raw, "high": ends.max_raw, "widths": ends.max_raw - ends.min_raw}
     return StoredColumn(
+        **bounds,
+        rows=chunk.num_values,
+        chunks=1,
         bytes=chunk.total_compressed_size,
         dictionary_bytes=inside,
         codec=chunk.compression,
@@ -455,6 +520,24 @@ def packed(rows: pa.Table, starts: Numbers, arguments: Mapping[str, Any]) -> Pac
     return Packed(total=total, dictionary=dictionary)
 
 
+def _scattering(order: Numbers, parts: Numbers, counts: Numbers) -> Floats:
+    """Return 0 for files that keep the order of their rows, 1 for random order, else between.
+
+    What counts is how far apart neighbours were among the rows of the file, in bits: of four pairs
+    in a row the farthest, since codecs pack some neighbours alike.
+    """
+    rank = np.empty(len(order), np.int64)
+    rank[np.lexsort((order, parts))] = np.arange(len(order))
+    apart = np.where(np.diff(parts) == 0, np.abs(np.diff(rank)), 1)
+    begins = np.arange(0, len(apart), _PAIRS)
+    farthest = np.log2(np.maximum.reduceat(apart, begins)) if len(apart) else np.zeros(0)
+    owner = parts[begins]
+    pairs = np.bincount(owner, minlength=len(counts))
+    mean = np.bincount(owner, farthest, len(counts)) / np.maximum(pairs, 1)
+    random = np.log2(np.maximum(counts, _FEWEST_MIXED_ROWS)) - _RANDOM_BITS
+    return np.asarray(np.where(counts < _FEWEST_MIXED_ROWS, 1.0, mean / random).clip(0.0, 1.0))
+
+
 class Packing:
     """How sampled rows are packed: as they lie now, and in files of another layout."""
 
@@ -492,12 +575,14 @@ class Packing:
         pairs = np.unique(np.stack([parts, self._file[order]]), axis=1)
         inputs = np.bincount(pairs[0], minlength=len(starts)).astype(np.float64)
         footer = self._stored.footer_bytes / max(self._stored.files, 1)
-        return np.asarray(columns + self._rest(records, inputs) + footer, np.float64)
+        rest = self._rest(records, inputs, _scattering(order, parts, counts))
+        return np.asarray(columns + rest + footer, np.float64)
 
-    def _rest(self, records: Floats, inputs: Floats) -> Floats:
+    def _rest(self, records: Floats, inputs: Floats, scattering: Floats) -> Floats:
         """Return the bytes of columns that were not sampled, in files of rows of so many inputs.
 
         Files of many inputs have the values of all their dictionaries, and longer codes of them.
+        Columns that are in order now are so no longer where rows are scattered.
         """
         stored, found = self._stored, np.zeros(len(records))
         for name in self._others:
@@ -512,8 +597,20 @@ class Packing:
                 value = column.dictionary_bytes / stored.files / known.each
                 # Where values hardly repeat, they are written plainly.
                 size_bytes = np.minimum(records * codes + united * value, records * value)
-            found += size_bytes * stored.repacked.get(name, 1.0)
+            trial = stored.repacked.get(name, Repacked())
+            size_bytes *= trial.kept
+            if trial.scattered_bytes:
+                scattered = records * (trial.scattered_bytes - self._nearer(column, inputs))
+                size_bytes += scattering * np.maximum(scattered - size_bytes, 0.0)
+            found += size_bytes
         return found
+
+    def _nearer(self, column: StoredColumn, inputs: Floats) -> Floats:
+        """Return how many bytes less a value takes in files of so few inputs than of all."""
+        if not column.widths:
+            return np.zeros(len(inputs))
+        width = np.minimum(inputs * column.widths / self._stored.files, column.high - column.low)
+        return np.asarray(np.log2((column.high - column.low) / np.maximum(width, 1.0)) / 8)
 
     def _columns(self, order: Numbers, counts: Numbers, records: Floats, codec: str) -> Floats:
         rows, starts = self._rows.take(pa.array(order)), np.cumsum(counts) - counts

@@ -5,10 +5,11 @@ single sampled row of a file has an end, the end is moved outwards by the mean d
 file's sampled rows, counted in rows of the whole sample; if several rows have it, it stays.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -267,14 +268,23 @@ def sampled(
 NO_CODEC: Final = "UNCOMPRESSED"
 _MOST_VALUES: Final = 1e9
 _NEARLY: Final = 1.01
+_IN_ORDER: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredColumn:
-    """A column of some files: its bytes, the bytes in dictionaries, and how it is packed."""
+    """A column of some files: its bytes, the bytes in dictionaries, and how it is packed.
+
+    Integers lie between `low` and `high`; `widths` adds up how far apart the ends of chunks are.
+    """
 
     bytes: float = 0.0
     dictionary_bytes: float = 0.0
+    rows: int = 0
+    chunks: int = 0
+    widths: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
     codec: str = NO_CODEC
     has_dictionary: bool = False
     encoding: str | None = None
@@ -284,7 +294,29 @@ class StoredColumn:
             other,
             bytes=self.bytes + other.bytes,
             dictionary_bytes=self.dictionary_bytes + other.dictionary_bytes,
+            rows=self.rows + other.rows,
+            chunks=self.chunks + other.chunks,
+            widths=self.widths + other.widths,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
         )
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether integers take fewer bytes than they would in no order, if most were different."""
+        random_bytes = self.rows * math.log2(1 + self.widths / max(self.chunks, 1)) / 8
+        return self.bytes < _IN_ORDER * random_bytes
+
+
+class Repacked(NamedTuple):
+    """What a rewrite changes of a column that is not sampled, by a trial of some neighbours.
+
+    Where rows keep their order, its bytes change by the factor `kept`. Where they come from
+    anywhere in the table, each takes `scattered_bytes`; 0 if the order does not matter.
+    """
+
+    kept: float = 1.0
+    scattered_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,16 +350,15 @@ class Dictionaries:
 class Stored:
     """What the footers of `files` data files of `rows` rows say.
 
-    `columns` are by their physical paths; `footer_bytes` are no column's. The codec of rewrites
-    changes the bytes of columns that were not sampled by the factors `repacked`. `dictionaries` are
-    those of small columns that were not sampled.
+    `columns` are by their physical paths; `footer_bytes` are no column's. `repacked` has what
+    rewrites change of columns that were not sampled, `dictionaries` what small ones of these hold.
     """
 
     files: int = 0
     rows: int = 0
     footer_bytes: int = 0
     columns: Mapping[str, StoredColumn] = field(default_factory=dict)
-    repacked: Mapping[str, float] = field(default_factory=dict)
+    repacked: Mapping[str, Repacked] = field(default_factory=dict)
     dictionaries: Mapping[str, Dictionaries] = field(default_factory=dict)
 
     def __add__(self, other: "Stored") -> "Stored":

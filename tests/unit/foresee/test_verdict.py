@@ -482,6 +482,33 @@ def test_dictionaries_of_other_columns_are_united(tmp_path: Path, kinds: int) ->
     )
 
 
+@pytest.mark.parametrize("writer", ["liquidlog", "delta-rs"])
+@pytest.mark.parametrize("key", ["x", "ts"])
+def test_other_columns_take_more_where_a_rewrite_scatters_their_order(
+    tmp_path: Path, writer: str, key: str
+) -> None:
+    """Ids rise with the time, so a table by `ts` keeps their order, and one by `x` does not."""
+    rows = pa.table(
+        {
+            "id": np.arange(80_000),
+            "ts": np.arange(80_000) // 7,
+            "x": np.random.default_rng(5).integers(0, 1 << 20, 80_000),
+        }
+    )
+    if writer == "liquidlog":
+        Table.create(tmp_path / "t", schema=rows.schema)
+    for start in range(0, 80_000, 10_000):
+        some = rows.slice(start, 10_000)
+        if writer == "liquidlog":
+            Table.open(tmp_path / "t").append(some)
+        else:
+            write_deltalake(str(tmp_path / "t"), some, mode="append")
+    table = Table.open(tmp_path / "t")
+    table.cluster_by([key])
+    asked = [f"{key} > {one}" for one in range(0, 11_000, 1_500)]
+    assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.2)
+
+
 @pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])
 def test_one_file_takes_what_its_rows_take_together(tmp_path: Path, keys: list[str]) -> None:
     """No query says which rows lie together, but they are packed anew."""
