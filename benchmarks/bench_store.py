@@ -31,14 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-from bench_rewrite import (
-    DEMO_COLUMNS,
-    MIB,
-    fresh_table,
-    generate,
-    reference_conf,
-    write_log,
-)
+from bench_rewrite import DEMO_COLUMNS, MIB, fresh_table, generate, reference_conf, write_log
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, convert_to_deltalake
 from s3fs import S3FileSystem
 from slow_store import BUCKET, SlowStore, slow_store

@@ -43,12 +43,7 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     write_in_run,
 )
-from liquidlog.rewriting.source import (
-    DEFAULT_OPTIONS,
-    ExecutorOptions,
-    Survey,
-    WritingWork,
-)
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, Survey, WritingWork
 from liquidlog.spec.arguments import address, one, refuse, texts, transaction, whole_number
 from liquidlog.spec.arrow import (
     ArrayLimits,

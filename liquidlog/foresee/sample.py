@@ -16,15 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.curves import (
-    Axis,
-    Coords,
-    Curve,
-    Keys,
-    places_among,
-    range_ids,
-    sorted_values,
-)
+from liquidlog.curve.curves import Axis, Coords, Curve, Keys, places_among, range_ids, sorted_values
 from liquidlog.curve.layouts import (
     MAX_RANGES,
     MAX_RANGES_ALONE,

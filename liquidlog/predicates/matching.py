@@ -63,13 +63,7 @@ from liquidlog.predicates.literals import (
     refuse_mismatch,
     shown_sql,
 )
-from liquidlog.predicates.workload import (
-    NotUsable,
-    Session,
-    WeightedPredicate,
-    Workload,
-    said_once,
-)
+from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, said_once
 from liquidlog.snapshot import Snapshot, distinct_values
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields

@@ -30,14 +30,7 @@ from liquidlog.predicates.folding import constant_value
 from liquidlog.predicates.literals import FLIPPED, NEGATED, Comparable, SqlValue, comparables
 from liquidlog.predicates.matching import Pattern, pattern
 from liquidlog.predicates.workload import Session, Workload, shares
-from liquidlog.spec.schema import (
-    DecimalType,
-    Leaf,
-    Path,
-    PrimitiveType,
-    StructType,
-    leaves,
-)
+from liquidlog.spec.schema import DecimalType, Leaf, Path, PrimitiveType, StructType, leaves
 
 _MAX_ALTERNATIVES: Final = 64
 NO_COLUMN: Final = "narrows by no clustering column"

@@ -10,10 +10,7 @@ import pytest
 
 from liquidlog.commit import Clock, system_clock
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
-from liquidlog.fleet.policy import (
-    RewritePolicy,
-    RewriteWhen,
-)
+from liquidlog.fleet.policy import RewritePolicy, RewriteWhen
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, Surveyed, survey, surveyed
 from liquidlog.foresee.verdict import Bar
 from liquidlog.local import Workers

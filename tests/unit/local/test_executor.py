@@ -18,13 +18,7 @@ from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.local import LocalExecutor
 from liquidlog.operations.executors import open_executor
-from liquidlog.plan import (
-    ClusteringPlan,
-    GroupFailure,
-    Outcome,
-    RewriteMode,
-    RewrittenGroup,
-)
+from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.rewriting.shuffle import Route
 from liquidlog.rewriting.source import ExecutorOptions
