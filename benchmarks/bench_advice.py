@@ -28,7 +28,7 @@ from liquidlog import Table
 from liquidlog.advice.advice import Advice
 from liquidlog.advice.search import Candidate
 from liquidlog.commit import system_clock
-from liquidlog.foresee.reads import readings_of
+from liquidlog.foresee.reads import opened_of_laid
 from liquidlog.foresee.sample import Laid
 from liquidlog.log.loader import open_store
 from liquidlog.operations.advise import TableReaders, fitted_readers, table_readers
@@ -332,7 +332,7 @@ def opened(
     # Columns in their order in the table: see `laid_out`.
     places = [data.rows.column_names.index(".".join(leaf.logical)) for leaf in leaves]
     some = [replace(one, bounds=one.bounds.select(places)) for one in laid]
-    found = readings_of(
+    found = opened_of_laid(
         readers.snapshot, some, leaves, readers.wheres, readers.session, readers.now
     )
     every = np.array([one.weight for one in readers.readers.workload])

@@ -21,7 +21,7 @@ from liquidlog.clustering.settings import (
 )
 from liquidlog.definition.create import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import DocumentError, UsageError
-from liquidlog.foresee.reads import Range, Readings
+from liquidlog.foresee.reads import Opened, Range
 from liquidlog.foresee.sample import Floats
 from liquidlog.foresee.verdict import Verdict, rounded
 from liquidlog.plan import FittedWorkload
@@ -100,7 +100,7 @@ class PredicateReads:
 
 
 def losers(
-    wheres: Sequence[str], weights: Floats, now: Readings, after: Readings
+    wheres: Sequence[str], weights: Floats, now: Opened[Floats], after: Opened[Floats]
 ) -> tuple[PredicateReads, ...]:
     """Return the predicates that would wait longer than now, the greatest losers first."""
     lost = after.seconds - now.seconds

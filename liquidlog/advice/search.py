@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from liquidlog.curve.curves import Curve
-from liquidlog.foresee.reads import Range, Readings
+from liquidlog.foresee.reads import Opened, Range
 from liquidlog.foresee.sample import Floats, Layout
 from liquidlog.plan import FittedWorkload
 from liquidlog.spec.schema import Path, quote_path
@@ -52,10 +52,10 @@ class Candidate:
         return len(self.columns), self.is_fitted, bool(self.prefix), is_kd, -self.max_file_bytes
 
 
-Measure = Callable[[Sequence[Candidate]], Sequence[Readings]]
+Measure = Callable[[Sequence[Candidate]], Sequence[Opened[Floats]]]
 """Returns what queries open with each candidate."""
 
-Measured = dict[Candidate, Readings]
+Measured = dict[Candidate, Opened[Floats]]
 
 
 def layout_arguments(
@@ -168,13 +168,13 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
     return found
 
 
-def costs(found: Mapping[Candidate, Readings], weights: Floats) -> Mapping[Candidate, float]:
+def costs(found: Mapping[Candidate, Opened[Floats]], weights: Floats) -> Mapping[Candidate, float]:
     """Return the mean seconds of a query with each candidate."""
     total = float(weights.sum())
     return {one: float(weights @ read.seconds) / total for one, read in found.items()}
 
 
-def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candidate]:
+def ordered(found: Mapping[Candidate, Opened[Floats]], weights: Floats) -> list[Candidate]:
     known = costs(found, weights)
     return sorted(found, key=lambda one: (known[one], one.plainness))
 
@@ -187,7 +187,9 @@ class Regret(NamedTuple):
 
 
 def regrets(
-    known: Mapping[Candidate, Readings], unknown: Mapping[Candidate, Readings], weights: Floats
+    known: Mapping[Candidate, Opened[Floats]],
+    unknown: Mapping[Candidate, Opened[Floats]],
+    weights: Floats,
 ) -> Mapping[Candidate, Regret]:
     """Return how far each candidate may be from the best.
 
@@ -218,7 +220,7 @@ def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
 
 
 def preferred_since(
-    found: Mapping[Candidate, Readings], best: Candidate, newest: Floats
+    found: Mapping[Candidate, Opened[Floats]], best: Candidate, newest: Floats
 ) -> tuple[Candidate, float] | None:
     """Return the candidate with other columns that suits the newest queries best, and its gain."""
     known = costs(found, newest)
@@ -230,7 +232,7 @@ def preferred_since(
 
 
 def marginal_gains(
-    found: Mapping[Candidate, Readings],
+    found: Mapping[Candidate, Opened[Floats]],
     best: Candidate,
     space: Space,
     weights: Floats,

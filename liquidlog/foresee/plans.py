@@ -17,15 +17,15 @@ from liquidlog.foresee.reads import (
     EVERYTHING,
     LOCAL_DISK,
     OBJECT_STORE,
+    Opened,
     PredictedReads,
     Prediction,
     Range,
     ReadersFrom,
-    Readings,
     StoreProfile,
     imagined_files,
     opened_by_masks,
-    readings_of,
+    opened_of_laid,
     shares_opened,
 )
 from liquidlog.foresee.rows import FROM_ROWS, Packing, is_partition, rows_of
@@ -246,12 +246,12 @@ class Foresight:
         )
 
     @cached_property
-    def now(self) -> Readings:
+    def now(self) -> Opened[Floats]:
         """What each query opens of the present table."""
         every = np.ones(len(self._sizes), np.bool_)
         return self._of_files(self.rows.samples[0] if self._readers.values else None, every)
 
-    def _of_files(self, sample: Sample | None, mask: Mask) -> Readings:
+    def _of_files(self, sample: Sample | None, mask: Mask) -> Opened[Floats]:
         readers = self._readers
         if readers.wheres:
             masks = [one & mask for one in readers.masks]
@@ -259,7 +259,7 @@ class Foresight:
         chosen = pa.array(np.flatnonzero(mask))
         return self._of_assumed(sample, self._bounds.take(chosen), self._sizes[mask])
 
-    def _of_assumed(self, sample: Sample | None, bounds: Bounds, sizes: Floats) -> Readings:
+    def _of_assumed(self, sample: Sample | None, bounds: Bounds, sizes: Floats) -> Opened[Floats]:
         opened = []
         if sample is not None and self._readers.values:
             weights = sample.weights(self._live)
@@ -271,7 +271,7 @@ class Foresight:
                 found = shares_opened(column, *ends, weights, own)
                 opened.append(np.where(bounds.only_nulls(number), 0.0, found))
         opened.append(np.ones(len(sizes)))
-        return Readings(
+        return Opened(
             bytes=np.array([float(one @ sizes) for one in opened]),
             files=np.array([float(one.sum()) for one in opened]),
             profile=self._profile,
@@ -337,7 +337,7 @@ class Foresight:
         chars = plan.writer_options.string_prefix_chars
         return Layouts(sample=kept, leaves=self.leaves, prefix_chars=chars)
 
-    def _after(self, number: int, sample: Sample) -> tuple[Readings, float]:
+    def _after(self, number: int, sample: Sample) -> tuple[Opened[Floats], float]:
         """Return what queries open after a plan, and which share of its bytes was laid out."""
         plan, owners = self._plans[number], self._owners[number]
         kept = self._of_files(sample, owners < 0)
@@ -348,7 +348,7 @@ class Foresight:
         is_laid[laid.group] = True
         of_laid = self._of_files(sample, is_laid[owners])
         if self._readers.wheres:
-            (found,) = readings_of(
+            (found,) = opened_of_laid(
                 self._plain, [laid], self.leaves, self._readers.wheres, self._session, of_laid
             )
         else:
@@ -411,7 +411,7 @@ class Foresight:
         kept = self._of_files(samples[0], ~owned)
         asked = self._of_files(samples[0], owned).files > 0
         least = replace(kept, files=kept.files + asked)
-        most = Readings(
+        most = Opened(
             files=kept.files + sum(group.expected_outputs for group in plan.groups),
             bytes=kept.bytes
             + float(self._live_sizes[owned].sum()) * max(1.0, self._shrunk.get(number, 1.0)),
@@ -539,9 +539,9 @@ class _Ranges:
     half of it, and bytes may grow once more where rows lose their order.
     """
 
-    ways: Sequence[Readings]
-    least: Readings
-    most: Readings
+    ways: Sequence[Opened[Floats]]
+    least: Opened[Floats]
+    most: Opened[Floats]
     errors: tuple[float, float]
     packed: tuple[float, float]
 
@@ -568,8 +568,8 @@ class _Ranges:
 def _prediction(
     plan: ClusteringPlan,
     readers: Readers,
-    now: Readings,
-    after: Readings,
+    now: Opened[Floats],
+    after: Opened[Floats],
     *,
     ranges: _Ranges,
     rows: Rows,

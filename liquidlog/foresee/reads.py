@@ -1,8 +1,8 @@
 """What queries open before and after a rewrite, and how long they wait."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Final, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final, Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -87,26 +87,28 @@ class Range:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """What a query opens, and how long it waits for the store."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opened(Generic[_Amount]):
+    """The files and bytes that a query opens; or each of p queries, (p,) float64 each."""
 
-    files: float
-    bytes: float
-    requests: float
-    seconds: float
+    files: _Amount
+    bytes: _Amount
+    profile: StoreProfile = LOCAL_DISK
 
-    def times(self, factor: float) -> "Opened":
-        return Opened(**{name: value * factor for name, value in asdict(self).items()})
+    @property
+    def requests(self) -> _Amount:
+        return self.profile.requests(self.files, self.bytes)
 
-    def changed(self, before: "Opened", after: "Opened", times: float) -> "Opened":
-        """Return this plus `times` the change from `before` to `after`, at least 0."""
-        return Opened(
-            **{
-                name: max(0.0, now + times * (getattr(after, name) - getattr(before, name)))
-                for name, now in asdict(self).items()
-            }
-        )
+    @property
+    def seconds(self) -> _Amount:
+        """How long the store lets a query wait."""
+        return self.profile.seconds(self.files, self.bytes)
+
+    def __add__(self, other: "Opened[_Amount]") -> "Opened[_Amount]":
+        return replace(self, files=self.files + other.files, bytes=self.bytes + other.bytes)
+
+    def times(self, factor: _Amount | float) -> "Opened[_Amount]":
+        return replace(self, files=self.files * factor, bytes=self.bytes * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,46 +186,26 @@ class Prediction(Summary):
     not_usable: tuple[NotUsable, ...]
     asked_at: str | None
 
-    def opened(self, when: Literal["before", "after", "low", "high"]) -> Opened:
+    def opened(
+        self, when: Literal["before", "after", "low", "high"], profile: StoreProfile
+    ) -> Opened[float]:
         """Return what the mean query opens before or after, or at an end of the range."""
-        names = [one.name for one in fields(Opened)]
         if when in {"low", "high"}:
-            ranges = {name: getattr(self, f"{name}_after_range") for name in names}
-            return Opened(**{name: getattr(ends, when) for name, ends in ranges.items()})
-        return Opened(**{name: getattr(self, f"{name}_{when}") for name in names})
+            files, size_bytes = self.files_after_range, self.bytes_after_range
+            ends = getattr(files, when), getattr(size_bytes, when)
+        else:
+            ends = getattr(self, f"files_{when}"), getattr(self, f"bytes_{when}")
+        return Opened(files=ends[0], bytes=ends[1], profile=profile)
 
 
 # What queries open of the present files, and of the files of a rewrite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Readings:
-    """The bytes and files that each of p queries opens, (p,) float64 each."""
-
-    bytes: Floats
-    files: Floats
-    profile: StoreProfile = LOCAL_DISK
-
-    @property
-    def requests(self) -> Floats:
-        return self.profile.requests(self.files, self.bytes)
-
-    @property
-    def seconds(self) -> Floats:
-        return self.profile.seconds(self.files, self.bytes)
-
-    def __add__(self, other: "Readings") -> "Readings":
-        return replace(self, bytes=self.bytes + other.bytes, files=self.files + other.files)
-
-    def times(self, factor: Floats | float) -> "Readings":
-        return replace(self, bytes=self.bytes * factor, files=self.files * factor)
-
-
 def opened_by_masks(
     sizes: Floats, masks: Sequence[Mask], profile: StoreProfile, *, scale: float = 1.0
-) -> Readings:
+) -> Opened[Floats]:
     """Return `scale` times what queries open; a mask per query marks the files that may match."""
-    return Readings(
+    return Opened(
         bytes=np.array([scale * float(sizes[mask].sum()) for mask in masks], np.float64),
         files=np.array([scale * float(mask.sum()) for mask in masks], np.float64),
         profile=profile,
@@ -252,21 +234,21 @@ def shares_opened(
     return np.where(has_ends, found, 1.0)
 
 
-def readings_of(
+def opened_of_laid(
     snapshot: Snapshot,
     laid: Sequence[Laid],
     leaves: Sequence[Leaf],
     predicates: Sequence[str],
     session: Session,
-    now: Readings,
-) -> tuple[Readings, ...]:
+    now: Opened[Floats],
+) -> tuple[Opened[Floats], ...]:
     """Return what each predicate would open of the files of each candidate.
 
     A predicate that may match rows `now` opens at least one file, of the median size, since its
     rows may not be sampled. The files have bounds of `leaves`, which the predicates need; the table
     has no partition columns.
     """
-    found: list[Readings] = []
+    found: list[Opened[Floats]] = []
     for part in pack(np.array([len(one.size_bytes) for one in laid], np.int64), _FILES_AT_ONCE):
         found += _of_some(snapshot, laid[part], leaves, predicates, session, now.profile)
     least = []
@@ -285,14 +267,14 @@ def _of_some(
     predicates: Sequence[str],
     session: Session,
     profile: StoreProfile,
-) -> list[Readings]:
+) -> list[Opened[Floats]]:
     # Importing the SQL parser takes a third of a command's start; most commands need none.
     from liquidlog.predicates.matching import judged_each
 
     counts = np.array([len(one.size_bytes) for one in laid])
     if not counts.sum():
         nothing = np.zeros(len(predicates))
-        return [Readings(bytes=nothing, files=nothing, profile=profile) for _ in laid]
+        return [Opened(bytes=nothing, files=nothing, profile=profile) for _ in laid]
     sizes = np.concatenate([one.size_bytes for one in laid])
     owner = np.repeat(np.arange(len(laid)), counts)
     imagined = replace(snapshot, files=imagined_files(sizes), plain_files=None)
@@ -310,7 +292,7 @@ def _of_some(
             read[:, number] = np.bincount(owner[met], sizes[met], len(laid))
             opened[:, number] = np.bincount(owner[met], minlength=len(laid))
     return [
-        Readings(bytes=read[number], files=opened[number], profile=profile).times(one.scale)
+        Opened(bytes=read[number], files=opened[number], profile=profile).times(one.scale)
         for number, one in enumerate(laid)
     ]
 

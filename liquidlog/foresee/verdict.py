@@ -125,10 +125,10 @@ class Option:
     plan: ClusteringPlan = field(repr=False)
     prediction: Prediction = field(repr=False)
     cost: Cost
-    now: Opened
-    after: Opened
-    low: Opened
-    high: Opened
+    now: Opened[float]
+    after: Opened[float]
+    low: Opened[float]
+    high: Opened[float]
     per_day: float | None
     bar: Bar
     judged_share: float = 1.0
@@ -292,10 +292,16 @@ def weigh(
     `prediction` covers `share` of the plan's bytes and `table_share` of the table's. The rewrite
     `clusters` if the table is not clustered by the plan's columns yet.
     """
-    before, now = prediction.opened("before"), prediction.opened("before").times(1 / table_share)
+    before = prediction.opened("before", profile)
+    now = before.times(1 / table_share)
     # The other groups are assumed to save as much per byte.
     after, low, high = (
-        now.changed(before, prediction.opened(when), 1 / share) for when in ("after", "low", "high")
+        replace(
+            now,
+            files=max(0.0, now.files + (then.files - before.files) / share),
+            bytes=max(0.0, now.bytes + (then.bytes - before.bytes) / share),
+        )
+        for then in (prediction.opened(when, profile) for when in ("after", "low", "high"))
     )
     option = Option(
         name=name,
@@ -458,7 +464,7 @@ def count_text(value: float) -> str:
     return f"{round(value / 10**digits) * 10**digits:,}"
 
 
-def _rounded(opened: Opened) -> dict[str, float]:
+def _rounded(opened: Opened[float]) -> dict[str, float]:
     return {
         "files": round(opened.files, 3),
         "bytes": round(opened.bytes),

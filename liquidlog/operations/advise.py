@@ -72,7 +72,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.foresee.plans import joined_files, live_rows, owners_of, profile_of
-from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
+from liquidlog.foresee.reads import Opened, opened_by_masks, opened_of_laid
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, Grouping, KeptRows, Layouts, Numbers, Sample
 from liquidlog.foresee.verdict import LONGER, MANY_FILES, Criteria, many
@@ -270,7 +270,7 @@ class TableReaders:
     readers: Answers
     named: NamedColumns
     halves: Halves
-    now: Readings
+    now: Opened[Floats]
     masks: Sequence[Mask]
     files: Numbers
     scale: float
@@ -287,7 +287,7 @@ class TableReaders:
         """Return the weighted mean of a number per predicate."""
         return float(weights @ values) / float(weights.sum())
 
-    def joined(self, max_file_bytes: int) -> Readings:
+    def joined(self, max_file_bytes: int) -> Opened[Floats]:
         """Return what predicates would read if files were joined by size in partitions."""
         some = self.snapshot.files.take(pa.array(self.files))
         sizes = np.asarray(some["size"].to_numpy(), np.float64)
@@ -391,7 +391,7 @@ class _Judged(NamedTuple):
 
     best: Candidate
     certain: Certainty
-    joined: Readings
+    joined: Opened[Floats]
     gain: Gain
     why_not: str | None
 
@@ -485,7 +485,7 @@ class LayoutSearch:
         layouts: Layouts | None = None,
         readers: Sequence[FittedWorkload | None] | None = None,
         grouping: Grouping | None = None,
-    ) -> Sequence[Readings]:
+    ) -> Sequence[Opened[Floats]]:
         using = layouts or self._layouts
         if readers is None:
             readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
@@ -498,7 +498,7 @@ class LayoutSearch:
             ]
             laid = list(pool.map(using.laid, orders, groupings, outputs))
         base = self._base
-        found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
+        found = opened_of_laid(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
         return [
             read + self._left if grouping is None and self._is_own(one) else read
             for one, read in zip(candidates, found, strict=True)
@@ -529,13 +529,13 @@ class LayoutSearch:
                 held[one] = self._by_folds(one, parts)
         return held
 
-    def _by_folds(self, candidate: Candidate, parts: Floats) -> Readings:
+    def _by_folds(self, candidate: Candidate, parts: Floats) -> Opened[Floats]:
         """Return what queries read if a candidate is fitted to all folds but the query's own."""
         older = self._base.halves.older
         readers = [self._fitted_by(older - part, candidate) for part in parts]
         read = self._measure([candidate] * len(parts), readers=readers)
         shares = np.divide(parts, older, out=np.zeros_like(parts), where=older > 0)
-        return Readings(
+        return Opened(
             bytes=(shares * np.stack([one.bytes for one in read])).sum(axis=0),
             files=(shares * np.stack([one.files for one in read])).sum(axis=0),
             profile=self._base.now.profile,
@@ -687,7 +687,9 @@ class LayoutSearch:
             new = [plainest(own, size) for size in sorted(sizes)]
             found.update(zip(new, self._measure(new), strict=True))
 
-    def _measured(self, candidate: Candidate, read: Readings, held: Readings) -> Measured:
+    def _measured(
+        self, candidate: Candidate, read: Opened[Floats], held: Opened[Floats]
+    ) -> Measured:
         base = self._base
         newest, older = base.halves.newest, base.halves.older
         group, most = self._group(candidate), candidate.max_file_bytes
@@ -704,7 +706,7 @@ class LayoutSearch:
     def _group(self, candidate: Candidate) -> Grouping:
         return self._own if self._is_own(candidate) else self._foreign
 
-    def _certainty(self, best: Candidate, read: Readings) -> Certainty:
+    def _certainty(self, best: Candidate, read: Opened[Floats]) -> Certainty:
         base = self._base
         halves = []
         for seed in range(_HALVES):
@@ -719,7 +721,7 @@ class LayoutSearch:
             halves,
         )
 
-    def _joined(self, found: Found, best: Candidate) -> Readings:
+    def _joined(self, found: Found, best: Candidate) -> Opened[Floats]:
         """Return the least that queries read without new columns, with small files joined."""
         base = self._base
         if not self._own_columns:

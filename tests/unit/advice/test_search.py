@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from liquidlog.advice.search import (
     BY_SHAPE,
@@ -31,14 +32,14 @@ from liquidlog.advice.search import (
     searched,
 )
 from liquidlog.curve.curves import Curve
-from liquidlog.foresee.reads import Range, Readings
+from liquidlog.foresee.reads import Opened, Range
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = np.ones(1)
 
 
-def read(size_bytes: float) -> Readings:
-    return Readings(bytes=np.array([size_bytes]), files=np.zeros(1))
+def read(size_bytes: float) -> Opened[NDArray[np.float64]]:
+    return Opened(bytes=np.array([size_bytes]), files=np.zeros(1))
 
 
 def space(count: int, **changed: object) -> Space:
@@ -59,7 +60,7 @@ def test_file_sizes_get_smaller_until_files_are_many_or_tiny() -> None:
 def test_few_columns_are_searched_whole_in_every_form_and_size() -> None:
     looked: list[Candidate] = []
 
-    def measure(candidates: Sequence[Candidate]) -> Sequence[Readings]:
+    def measure(candidates: Sequence[Candidate]) -> Sequence[Opened[NDArray[np.float64]]]:
         looked.extend(candidates)
         return [read(100 / len(one.columns)) for one in candidates]
 
@@ -77,7 +78,7 @@ def test_of_very_many_columns_sets_grow_from_the_best_ones() -> None:
     wanted = {("c03",), ("c17",)}
     looked = 0
 
-    def measure(candidates: Sequence[Candidate]) -> Sequence[Readings]:
+    def measure(candidates: Sequence[Candidate]) -> Sequence[Opened[NDArray[np.float64]]]:
         nonlocal looked
         looked += len(candidates)
         return [read(100 - 40 * len(wanted & set(one.columns))) for one in candidates]
@@ -135,7 +136,7 @@ def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -
 def test_other_columns_are_preferred_by_those_who_ask_now() -> None:
     older_newest = {A: (10.0, 80.0), B: (60.0, 20.0), C: (50.0, 90.0)}
     found = {
-        plainest((path,), 1): Readings(bytes=np.array(both), files=np.zeros(2))
+        plainest((path,), 1): Opened(bytes=np.array(both), files=np.zeros(2))
         for path, both in older_newest.items()
     }
     best = chosen(regrets(found, found, np.array([1.0, 0.0])))

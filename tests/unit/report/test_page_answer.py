@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.foresee.reads import Opened, PredictedReads, Range
+from liquidlog.foresee.reads import Opened, PredictedReads, Range, StoreProfile
 from liquidlog.foresee.verdict import Cost, Criteria, Option, Verdict, no_verdict
 from liquidlog.operations.doctor import Overview
 from liquidlog.predicates.workload import WeightedPredicate
@@ -19,6 +19,7 @@ from support.html_pages import Reader, checked
 EVIL = "x = '<img src=x onerror=alert(1)>&\"'"
 WORKLOAD = (WeightedPredicate("x = 7"), WeightedPredicate("x between 10 and 20", 3.0))
 WIDTH = 1000
+PROFILE = StoreProfile(latency_seconds=0.0, bytes_per_second=1e5, requests_at_once=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +69,8 @@ def read(
     )
 
 
-def opened(files: float, size_bytes: float) -> Opened:
-    return Opened(files=files, bytes=size_bytes, requests=2 * files, seconds=size_bytes / 1e5)
+def opened(files: float, size_bytes: float) -> Opened[float]:
+    return Opened(files=files, bytes=size_bytes, profile=PROFILE)
 
 
 def recommending(found: Overview, *rows: PredictedReads, judged_share: float = 1.0) -> Verdict:
