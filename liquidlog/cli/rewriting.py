@@ -677,7 +677,7 @@ _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")
 @_EXECUTOR_OPTION
 @spark_conf_option
 @click.option(
-    "--yes", is_flag=True, help="Migrate without asking; a migration cannot be taken back."
+    "--yes", is_flag=True, help="Migrate without asking; afterwards the table has no partitions."
 )
 @dry_run_option
 def migrate(
