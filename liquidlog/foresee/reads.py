@@ -87,7 +87,7 @@ class Range:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Opened(Generic[_Amount]):
     """The files and bytes that a query opens; or each of p queries, (p,) float64 each."""
 
