@@ -103,10 +103,7 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
 
 
 class KeptFile(Document, frozen=True, kw_only=True, gc=False):
-    """A data file that joins the cube of its group with its bytes unchanged; no row is deleted.
-
-    Its tags were `zcube_id` and `zorder_by` when the plan was made.
-    """
+    """A data file that joins the cube of its group unchanged; the tags are those of the plan."""
 
     path: str
     size_bytes: int
@@ -383,10 +380,7 @@ as of a file that cannot be read, become an ExecutorError with their message.
 
 
 class WrittenFile(Document, frozen=True, kw_only=True):
-    """Facts about a data file written by an executor.
-
-    `path` is relative to the table and not URI-encoded; `stats` is the JSON of the protocol.
-    """
+    """A data file written by an executor; `path` is relative, `stats` the JSON of the protocol."""
 
     path: str
     size_bytes: int
@@ -451,10 +445,7 @@ class LeftOut(Document, frozen=True, kw_only=True):
 
 
 class FittedWorkload(Document, frozen=True, kw_only=True):
-    """The predicates that a layout is fitted to; all weights are on one scale.
-
-    `column_weights` are of queries for single values of each clustering column; it may be empty.
-    """
+    """The predicates that a layout is fitted to, and weights of single values per column."""
 
     predicates: tuple[AskedPredicate, ...] = ()
     column_weights: tuple[float, ...] = ()
@@ -915,10 +906,9 @@ class WriteResult(Document, frozen=True, kw_only=True):
 
 
 class Written(Summary, Document, frozen=True, kw_only=True):
-    """What a write did: the table's version afterwards, the files added and the rows in them.
+    """The table's version after a write, the files added and their rows, also of replaced files.
 
-    `rows` includes the rows that stay of `replaced_files`. If the write was `skipped`, the table
-    had its transaction already.
+    If the write was `skipped`, the table had its transaction already.
     """
 
     version: int

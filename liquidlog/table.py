@@ -587,11 +587,10 @@ class Table(Summary):
     ) -> "Prediction":
         """Return how much queries read now, and how much after a plan.
 
-        Without a workload, queries are assumed. Each reads everything, or one value of one column
-        that the plan clusters by, if files are not narrow in it now; every column equally often,
-        every value as often as it has rows. The prediction reads some rows of some files. Without
-        `sample`, or if files cannot be read, it uses the bounds in the log alone, which do not say
-        how columns depend on each other.
+        Without a workload, queries are assumed that read everything, or one value of one column
+        that the plan clusters by. The prediction reads some rows of some files; without `sample`,
+        or if files cannot be read, it uses the bounds in the log alone, which do not say how
+        columns depend on each other.
 
         Raises:
             UsageError: If no predicate is a condition on the table.
@@ -1088,8 +1087,8 @@ class Table(Summary):
         A run that wrote within `older_than` may still be alive: its files are listed and kept. So
         are the files of finished runs while their results can be committed, for half of
         `delta.deletedFileRetentionDuration`; with `finished`, they are orphans too. `delete`
-        without `dry_run` deletes orphans. Before it deletes files of finished runs, it puts a
-        version without actions, so that no commit of these runs can still land.
+        without `dry_run` deletes orphans; before files of finished runs, it puts a version without
+        actions, so that no commit of these runs can still land.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h, or the table was opened at a

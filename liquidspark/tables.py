@@ -61,8 +61,8 @@ def _facts(rows: "Sequence[Row]") -> dict[str, str]:
     return {row[0]: row[1] for row in rows[begin:] if row[0]}
 
 
-# Answers as DataFrames, with the columns that Delta Spark gives them.
-# Source: Delta Spark 4.4, DescribeDeltaDetailCommand, DeltaHistory and OptimizeTableCommand.
+# Answers as DataFrames, with the columns of Delta Spark 4.4
+# Source: DescribeDeltaDetailCommand, DeltaHistory and OptimizeTableCommand.
 
 DETAIL: Final = (
     "format string, id string, name string, description string, location string,"

@@ -380,9 +380,8 @@ def rewrite_change(
 ) -> Change:
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
-    `now_ms` (since 1970) is the removes' deletion time. `stale` is each group's staleness against
-    `snapshot`. `kept` has the adds of kept files in the log, in the order of `Staleness.kept`; they
-    are added again with the tags of the group's cube. Inputs that others removed get no remove.
+    `now_ms` (since 1970) is the removes' deletion time. `kept` has the adds of kept files in the
+    log, in the order of `Staleness.kept`; they are added again with the tags of the group's cube.
     """
     planned = [planned_group(plan, group) for group in groups]
     if stale is None:

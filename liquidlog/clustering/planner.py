@@ -608,8 +608,7 @@ def plan(
 ) -> ClusteringPlan:
     """Return the plan for a rewrite of the table; equal arguments give equal groups.
 
-    `new_id` makes the id of the plan, then the id of each group's cube. `named` lists the settings
-    that the caller gave; `decided_by` maps fields to the properties that decided them.
+    `new_id` makes the id of the plan, then of each cube. `named` are the caller's settings.
     """
     check_known("strategy", strategy, tuple(STRATEGIES))
     state = check_table(snapshot)

@@ -93,8 +93,7 @@ def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
 
-    `numRecords` is None without statistics. A clustering column that the schema lacks has its
-    physical name. `layoutNotes` name wrong and unknown properties of the layout.
+    A clustering column that the schema lacks has its physical name.
     """
     state = clustering_state(snapshot)
     metadata, protocol, files = snapshot.metadata, snapshot.protocol, snapshot.files

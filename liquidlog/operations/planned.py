@@ -215,8 +215,8 @@ def planned(
 ) -> ClusteringPlan:
     """Return the plan for `arguments`, by the names of Table.plan.
 
-    The layout is fitted to the `workload`, by default to the weights in the table's properties.
-    `require_fit` refuses a workload that the layout cannot be fitted to. `quietly` logs nothing.
+    The layout is fitted to the `workload`, by default to the weights in the table's properties;
+    `require_fit` refuses a workload if that is impossible. `quietly` logs nothing.
     """
     began = time.perf_counter()
     settled = settle(snapshot, policy_settings(arguments))

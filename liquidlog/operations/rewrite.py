@@ -128,8 +128,7 @@ def lost_groups(
 class GroupWatch:
     """Tells an executor which groups of a plan can no longer be committed; any thread may call it.
 
-    A call returns a clause per group, by id: `liquidlog.plan.Cancelled`. It reads new commits the
-    first time, after `INTERVAL_MS`, and soon after a group ended.
+    A call reads new commits the first time, after `INTERVAL_MS`, and soon after a group ended.
     """
 
     def __init__(
@@ -333,8 +332,7 @@ def commit_groups(
     """Commit groups as they arrive, up to `groups_per_commit` in a version.
 
     Waiting groups are committed at the end, also if `groups` raises an error or an interrupt, which
-    is raised afterwards. `tasks` read what is above the limit of reconciling; with `keeps_results`,
-    refused groups can be tried again.
+    is raised afterwards. With `keeps_results`, refused groups can be tried again.
     """
     share, limit = settings.get("max_reconciled_share"), settings.get("reconcile_limit")
     limits = reconcile_limits(share, limit, tasks)
