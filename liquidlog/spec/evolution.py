@@ -328,6 +328,8 @@ BOUND_PROPERTIES: Final[Mapping[str, str]] = {
     "delta.enableIcebergCompatV2": "it asks more of every file",
     "delta.enableIcebergCompatV3": "it asks more of every file",
     "delta.enableVariantShredding": "it is how files are written",
+    "delta.writePartitionColumnsToParquet": "it is which columns files hold",
+    "delta.enableMaterializePartitionColumnsFeature": "it is which columns files hold",
     "delta.compatibility.symlinkFormatManifest.enabled": "manifests name files",
     "delta.requireCheckpointProtectionBeforeVersion": "a feature was dropped",
 }

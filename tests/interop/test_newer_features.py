@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.partitions import physical_partition_columns
 from liquidlog.table import Table
+from liquidspark import append
 from liquidspark.executor import execute
 from support.copies import copy_table, plan_of_all
 from support.logs import live_adds
@@ -50,8 +52,11 @@ def test_the_engine_continues_tables_whose_files_hold_partition_columns(
     assert read(spark, table) == before
     table.append(recorded(case, table))
     assert read(spark, table) == sorted(2 * before)
-    spark.sql(f"insert into delta.`{table.uri}` select * from delta.`{table.uri}`")
+    append(spark.read.format("delta").load(table.uri), table, cluster=False)
     assert read(spark, table) == sorted(4 * before)
+    held = physical_partition_columns(table.snapshot().metadata)
+    for path in table.snapshot().paths().to_pylist():
+        assert tuple(pq.read_schema(f"{table.uri}/{path}").names[-len(held) :]) == held
     metrics = spark.sql(f"optimize delta.`{table.uri}`").collect()[0].metrics
     assert metrics.partitionsOptimized >= 2
     spark.sql(f"delete from delta.`{table.uri}` where {table.snapshot().schema.fields[1].name} = 1")

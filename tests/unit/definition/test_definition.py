@@ -287,6 +287,21 @@ def test_create_refuses_features_we_do_not_write(properties: dict[str, str], fea
     assert feature in caught.value.features
 
 
+def test_creates_tables_for_iceberg_unless_parts_of_columns_would_lack_ids() -> None:
+    asked = {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"}
+    _, protocol, *_ = created("x", properties=asked).actions
+    assert isinstance(protocol, Protocol)
+    assert protocol.min_reader_version == 2
+    assert {"icebergCompatV2", "columnMapping"} <= set(protocol.writer_features or ())
+    fields = StructField("a", ArrayType(PrimitiveType("long"))), StructField("b", VOID)
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        created(schema=StructType(fields), properties=asked)
+    assert caught.value.features == (
+        "icebergCompatV2 without an id of a.element",
+        "icebergCompatV2 with b: void",
+    )
+
+
 def test_create_refuses_void_inside_an_array() -> None:
     fields = StructField("a", ArrayType(VOID)), StructField("b", PrimitiveType("long"))
     with pytest.raises(UnsupportedFeatureError) as caught:

@@ -2,19 +2,23 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from liquidlog.spec.actions import Protocol
+from liquidlog.spec.actions import Format, Metadata, Protocol
 from liquidlog.spec.arrow import PARQUET_FIELD_ID, arrow_schema
-from liquidlog.spec.evolution import schema_problems
+from liquidlog.spec.bounds import bounds_type
+from liquidlog.spec.evolution import FileTerms, metadata_changes, schema_problems, table_terms
 from liquidlog.spec.schema import (
     VOID,
     ArrayType,
     DataType,
+    Leaf,
     MapType,
     PrimitiveType,
     StructField,
     StructType,
+    schema_json,
 )
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")
@@ -85,6 +89,41 @@ def test_vectors_and_wider_types_that_iceberg_lacks_are_refused() -> None:
     assert schema_problems(protocol, PROPERTIES, schema) == ()
     [problem] = schema_problems(protocol, PROPERTIES | on, schema)
     assert problem == "icebergCompatV2 with delta.enableDeletionVectors=true"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (22, ()),
+        (13, ("the new column d has no fresh column id: it may have been in the table before",)),
+    ],
+)
+def test_files_outlast_a_new_array_whose_ids_are_fresh(number: int, said: tuple[str, ...]) -> None:
+    before = metadata(with_ids(IDS), "20")
+    more = {"delta.columnMapping.nested.ids": {"col-d.element": number}}
+    added = field("d", ArrayType(LONG), 21, **more)
+    after = metadata(StructType((*with_ids(IDS).fields, added)), "22")
+    terms = FileTerms(
+        table_id="t", schema_string=before.schema_string, table=table_terms(before, PROTOCOL)
+    )
+    assert tuple(metadata_changes(terms, after)) == said
+
+
+def metadata(schema: StructType, largest: str) -> Metadata:
+    configuration = {**PROPERTIES, "delta.columnMapping.maxColumnId": largest}
+    return Metadata(
+        id="t",
+        format=Format(provider="parquet", options={}),
+        schema_string=schema_json(schema),
+        partition_columns=(),
+        configuration=configuration,
+    )
+
+
+def test_bounds_of_intervals_are_not_parsed() -> None:
+    kind = PrimitiveType("interval day to second")
+    assert bounds_type(Leaf(("c",), ("c",), kind, nullable=True)) == pa.null()
+    assert arrow_schema(StructType((StructField("c", kind),))).types == [pa.int64()]
 
 
 def test_parts_carry_their_ids_in_files_only() -> None:
