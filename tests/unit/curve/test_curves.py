@@ -36,11 +36,12 @@ def test_a_range_ends_where_the_next_sampled_one_begins() -> None:
     assert coordinate_ends(coords, 3).tolist() == [[2], [8], [8], [5]]
 
 
-def test_planes_are_where_queries_end() -> None:
+@pytest.mark.parametrize(("low", "end"), [(0, 3 / 8), (3 / 8, 1)])
+def test_planes_are_where_queries_begin_or_end(low: float, end: float) -> None:
     coords = np.array([*product(range(8), repeat=2)] * 8, np.uint32)
     nothing, ordinals = np.zeros(1, np.int64), np.arange(512, dtype=np.uint64)
     asked = GridPredicates(
-        *(nothing, np.zeros(1), np.full(1, 3 / 8)), *(nothing,) * 3, weights=np.ones(1)
+        *(nothing, np.full(1, low), np.full(1, end)), *(nothing,) * 3, weights=np.ones(1)
     )
     reach = Reach(asked, np.full(2, 0.5))
     order, _, cuts = fit_boxes(CurveRows.of(coords, ordinals, 3), 8, reach=reach)

@@ -20,6 +20,7 @@ from liquidlog.storage.files import LocalTableStore
 from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.storage_calls import Call, Effect, calls_on_disk
 
 REFUSALS = [errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSPC, errno.EROFS, errno.EACCES]
 DOUBTS = [errno.ETIMEDOUT, errno.EIO, errno.ESTALE, errno.EINTR, errno.ECONNRESET]
@@ -33,6 +34,20 @@ def answer(error: int, *, linked: bool) -> Any:
         raise OSError(error, os.strerror(error))
 
     return link
+
+
+def test_a_file_is_flushed_before_it_has_its_name_and_the_name_afterwards(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def hook(call: Call, effect: Effect) -> Any:
+        made.append(call.operation)
+        return effect()
+
+    with calls_on_disk(tmp_path, hook):
+        assert files.put_if_absent(str(tmp_path / "put"), b"x")
+        files.replace_file(str(tmp_path / "put"), b"y")
+    kinds = [one for one in made if one in {"write", "sync", "link", "replace"}]
+    assert kinds == ["write", "sync", "link", "sync", "write", "sync", "replace"]
 
 
 def test_a_refused_link_is_certain_and_any_other_answer_in_doubt(
