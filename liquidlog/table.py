@@ -76,6 +76,25 @@ __all__ = ["Size", "Table", "system_clock"]
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 
 
+_GONE: Final[Mapping[str, str]] = {
+    "clustering_protocol_change": "cluster_by(…, dry_run=True)",
+    "explain_together": "explain",
+    "extend_migration": "plan_migration(add_to=plan)",
+    "judge_plan": "judge",
+    "optimize_in_rounds": "optimize(final=True)",
+    "plan_advised": "plan(advice=…)",
+    "replay": "`liquidlog history` beside `liquidlog plan`",
+    "require_writable": "optimize and commit, which refuse before they write",
+    "rewrite_and_commit": "optimize(plan=plan)",
+    "scan_files": "scan(where).files",
+    "simulate": "benchmarks/bench_rounds.py of the repository",
+    "transaction": "snapshot().transactions",
+    "update": "snapshot",
+    "version_at": "at(…).version",
+}
+"""What to use instead of methods of earlier releases."""
+
+
 class Table(Summary):
     """A Delta table at an address.
 
@@ -181,6 +200,14 @@ class Table(Summary):
 
     def _facts(self) -> Mapping[str, object]:
         return {"uri": self.uri, "seen_version": self.opened.seen_version}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Raise AttributeError; for what earlier releases had, it says what to use instead."""
+            instead = _GONE.get(name)
+            hint = "" if instead is None else f"; use {instead}"
+            raise AttributeError(f"a Table has no {name}{hint}", name=name, obj=self)
 
     def _queries(self, workload: Queries) -> Workload:
         if workload == ():

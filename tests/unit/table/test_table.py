@@ -209,3 +209,11 @@ def test_changes_are_refused(home: Path, change: Callable[[Table], Any]) -> None
     with pytest.raises(UsageError, match="opened at version 2"):
         change(table)
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
+
+
+def test_methods_of_earlier_releases_say_what_to_use(table: Table) -> None:
+    for name, instead in {"update": "snapshot", "judge_plan": "judge"}.items():
+        with pytest.raises(AttributeError, match=f"no {name}; use {instead}$"):
+            getattr(table, name)
+    with pytest.raises(AttributeError, match="no other$"):
+        _ = table.other
