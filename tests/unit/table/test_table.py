@@ -215,5 +215,3 @@ def test_methods_of_earlier_releases_say_what_to_use(table: Table) -> None:
     for name, instead in {"update": "snapshot", "judge_plan": "judge"}.items():
         with pytest.raises(AttributeError, match=f"no {name}; use {instead}$"):
             getattr(table, name)
-    with pytest.raises(AttributeError, match="no other$"):
-        _ = table.other
