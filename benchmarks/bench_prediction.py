@@ -93,10 +93,7 @@ CASES = (
     Case("part", "p_retailprice", others="p_partkey,p_brand"),
 )
 
-TABLES = {
-    "fitted to": ("lineitem", "events", "users"),
-    "judged by": ("orders", "customer", "part"),
-}
+TABLES = {"fitted to": ("lineitem", "events", "users"), "judged by": ("orders", "customer", "part")}
 """The tables to whose cases model errors were fitted, and others."""
 
 

@@ -232,10 +232,7 @@ def floor(table: Path, plan: ClusteringPlan, arguments: argparse.Namespace) -> l
 
 
 def session_conf(arguments: argparse.Namespace) -> dict[str, str]:
-    return {
-        "spark.master": f"local[{arguments.cores}]",
-        "spark.driver.memory": arguments.memory,
-    }
+    return {"spark.master": f"local[{arguments.cores}]", "spark.driver.memory": arguments.memory}
 
 
 def fresh_table(arguments: argparse.Namespace, name: str) -> Path:

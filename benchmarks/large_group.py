@@ -120,11 +120,7 @@ def prepared(work: GroupWork, plan: ClusteringPlan, *, size_bytes: int) -> Share
     count = len(work.paths)
     surveys = [survey_file(work, file, sample_rows=sample_rows // count) for file in range(count)]
     rows = sum(survey.num_rows for survey in surveys)
-    work = replace(
-        work,
-        inputs=work.inputs * copies,
-        outputs=outputs,
-    )
+    work = replace(work, inputs=work.inputs * copies, outputs=outputs)
     listed = [part_of(survey, copy, copies) for copy in range(copies) for survey in surveys]
     layout = build_layout(work, listed)
     route = choose_route(work, slices_per_output=layout.slices_per_output)

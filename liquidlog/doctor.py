@@ -93,7 +93,6 @@ class Histories:
         self._other_vector: dict[FileKey, int] = {}
 
     def take(self, commit: FileChanges) -> None:
-        """Take in the next commit."""
         version = commit.version
         parents: set[int] = set()
         # If a file is removed with several vectors, the remove with its own vector comes first.
@@ -572,9 +571,7 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
                     f" {before} with an engine that can, and repeat the later changes"
                 )
             yield Finding(
-                name=name,
-                detail=f"{listed(map(str, missed))}; {left}",
-                files=len(files) or None,
+                name=name, detail=f"{listed(map(str, missed))}; {left}", files=len(files) or None
             )
     if examined.refused_dates:
         yield Finding(

@@ -405,10 +405,7 @@ _WORKER_BYTES: Final = 512 << 20
 """Memory of one worker; all workers get half of the machine's memory."""
 _SLICE_BYTES: Final = 8 << 20
 """A quarter of what tasks on a cluster read at a time; files do not depend on it."""
-_CGROUP_LIMITS: Final = (
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-)
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class LocalExecutor:

@@ -76,7 +76,6 @@ class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
 
     @property
     def descriptor(self) -> DeletionVector:
-        """The descriptor in the form of the log."""
         return DeletionVector(
             storage_type=self.storage_type,
             path_or_inline_dv=self.path_or_inline_dv,
@@ -249,7 +248,6 @@ class InputFiles(_Files[InputFile]):
         return live_rows(self.columns["num_records"], self.columns["deletion_vector"])
 
     def all_of(self, values: PartitionTexts) -> "InputFiles":
-        """Return the files with the same partition values for each."""
         kind = self.schema.field("partition_values").type
         return self.with_partition_values(pa.array([list(values.items())] * len(self), kind))
 
@@ -276,7 +274,6 @@ class KeptFiles(_Files[KeptFile]):
     __slots__ = ()
 
     def paths(self) -> list[str]:
-        """Return the paths of the files."""
         paths: list[str] = self.columns["path"].to_pylist()
         return paths
 
@@ -984,7 +981,6 @@ def plan_pieces(plan: ClusteringPlan) -> Iterator[bytes]:
 
 
 def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
-    """Return the plan in a document."""
     versions = tuple(range(FORMAT_VERSION, FULLER_FORMAT_VERSION + 1))
     _check_head(content, where, kind="a plan", expected=versions)
     try:

@@ -238,7 +238,6 @@ class DistinctValues:
 
 
 def distinct_values(files: pa.Table) -> DistinctValues:
-    """Return the distinct partition values of live files."""
     encoded = one_array(files["partition_values_json"]).dictionary_encode()
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary))
     used, number = np.unique(codes.to_numpy(zero_copy_only=False), return_inverse=True)

@@ -497,7 +497,6 @@ def added(words: Words) -> tuple[Path, StructType]:
 
 
 def column_type(name: str, text: str) -> StructField:
-    """Return a column with a type in SQL."""
     words = Words(f"ALTER TABLE t ADD COLUMN c {text}")
     words.take("ALTER", "TABLE", "T", "ADD", "COLUMN")
     (field,) = added(words)[1].fields

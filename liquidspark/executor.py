@@ -150,7 +150,6 @@ def answers_of(
     *,
     most: int | None = None,
 ) -> tuple[list[Any], TaskFacts | None]:
-    """Return the answers of tasks, at most `most`, or their failures."""
     mapped = map_batches(frame, partial(answer_batches, work, ask), _ANSWER_SCHEMA)
     rows = (mapped if most is None else mapped.limit(most)).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]

@@ -578,11 +578,7 @@ class FrameRun:
 
 
 def write_frame(
-    frame: DataFrame,
-    plan: WritePlan,
-    *,
-    storage: StorageOptions,
-    options: ExecutorOptions,
+    frame: DataFrame, plan: WritePlan, *, storage: StorageOptions, options: ExecutorOptions
 ) -> WriteResult:
     """Write a DataFrame's rows for a plan, and the other rows of files to rewrite."""
     spark = frame.sparkSession

@@ -259,7 +259,7 @@ _ONE_MACHINE_CONF: Final = {
 }
 _LINUX_CONF: Final = {
     # Pieces go to Python workers past the network's layers.
-    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true"
 }
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"

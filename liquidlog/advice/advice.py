@@ -291,7 +291,6 @@ def encode_advice(advice: Advice) -> bytes:
 
 
 def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
-    """Return the advice in a document; `where` names it in errors."""
     try:
         head = msgspec.json.decode(data, type=dict[str, Any])
     except UNREADABLE as error:

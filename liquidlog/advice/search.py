@@ -61,7 +61,6 @@ Measured = dict[Candidate, Opened[Floats]]
 def layout_arguments(
     columns: Sequence[Path], prefix: Sequence[Path], curve: str, max_file_bytes: int
 ) -> dict[str, Any]:
-    """Return the arguments of a plan that makes a layout."""
     found: dict[str, Any] = {"full": True, "strategy": "cube", "max_file_size": max_file_bytes}
     if len(columns) > 1:
         found["curve"] = curve

@@ -593,7 +593,6 @@ class _Group:
         self._extent = space.extent(self._everything)
 
     def rewritten(self, may: Mask) -> Mask:
-        """Return which files are rewritten, if some may be kept."""
         size = self._space.size_bytes
         mean = float(size.sum()) / self._outputs
         may = may & (size >= _SMALLEST * mean) & (size <= _LARGEST * mean)

@@ -67,10 +67,7 @@ DEFAULT_PREFIX_CHARS: Final = 32
 _STRING: Final = PrimitiveType("string")
 _TIE_BREAKERS: Final = ("\x7f", "\U0010ffff")
 """Last characters of a truncated maximum. Source: Delta Spark, StatisticsCollection."""
-_DIRECT_LAKE: Final = (
-    ("F2 to F32", 1_000, 300_000_000),
-    ("F64 to F256", 5_000, 1_500_000_000),
-)
+_DIRECT_LAKE: Final = (("F2 to F32", 1_000, 300_000_000), ("F64 to F256", 5_000, 1_500_000_000))
 """The most files of one row group, and rows of a table that Direct Lake loads, by capacity.
 
 More rows are allowed on F128 and F256. Source: Microsoft Fabric, Direct Lake overview."""

@@ -462,12 +462,7 @@ def placed(
 
 
 def cells(
-    space: KeySpace,
-    outputs: int,
-    *,
-    curve: str,
-    readers: SpaceReaders | None = None,
-    draw: int = 0,
+    space: KeySpace, outputs: int, *, curve: str, readers: SpaceReaders | None = None, draw: int = 0
 ) -> tuple[Floats, Floats]:
     """Return bytes and width of each file that a rewrite of all files of `space` would write.
 

@@ -173,7 +173,6 @@ def _number_from(least: float, most: float, said: str) -> Callable[[Any, str], f
 
 
 def zone_named(name: str, argument: str) -> ZoneInfo:
-    """Return the time zone of a name; `argument` is for errors."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -551,7 +550,6 @@ def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
 
 
 def deciding_property(configuration: Mapping[str, str], field: str) -> str | None:
-    """Return the property that decides a field of the policy, None if none does."""
     return next((name for name in BY_FIELD[field].properties if name in configuration), None)
 
 

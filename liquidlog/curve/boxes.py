@@ -103,12 +103,7 @@ class _PrefixTree:
         self.boxes: list[TreeLeaf] = []
 
     def divide(
-        self,
-        number: int,
-        rows: Rows,
-        parts: int,
-        prefix: tuple[int, ...],
-        single: frozenset[int],
+        self, number: int, rows: Rows, parts: int, prefix: tuple[int, ...], single: frozenset[int]
     ) -> None:
         if not prefix or not len(rows):
             self.nodes[number] = self.nodes[number]._replace(parts=parts)

@@ -139,9 +139,7 @@ class _Search:
                     yield CurveGrid(self.curve, bits, found, self.axes, edges)
 
     def _foreseen(
-        self,
-        cells: npt.NDArray[np.int64],
-        values: Sequence[npt.NDArray[np.unsignedinteger]],
+        self, cells: npt.NDArray[np.int64], values: Sequence[npt.NDArray[np.unsignedinteger]]
     ) -> Shares:
         """Return what queries open with (m, d) cells, (m,), if columns are independent."""
         weights = self.reach.axis_weights[list(self.axes)]
@@ -330,12 +328,7 @@ def place_rows(
 
 
 def _fitted(
-    rows: CurveRows,
-    parts: int,
-    reach: Reach,
-    prefix: Sequence[int],
-    even: Placed,
-    curve: Curve,
+    rows: CurveRows, parts: int, reach: Reach, prefix: Sequence[int], even: Placed, curve: Curve
 ) -> Iterator[Placed]:
     if isinstance(even.order, CurveGrid):
         yield even._replace(cuts=choose_cuts(even.sample, parts, reach))

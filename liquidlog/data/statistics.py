@@ -256,10 +256,7 @@ def rescan(
 
 
 def footer_problems(
-    address: str,
-    written: WrittenFile,
-    schema: StructType,
-    storage: StorageOptions = NO_OPTIONS,
+    address: str, written: WrittenFile, schema: StructType, storage: StorageOptions = NO_OPTIONS
 ) -> tuple[str, ...]:
     """Return how a file's footer contradicts a result, which may have wider bounds."""
     with ParquetFile(address, storage=storage) as file:
@@ -335,11 +332,7 @@ _DIGITS: Final = decimal.Context(prec=76)
 
 
 def read_row_group_bounds(
-    file: ParquetFile,
-    *,
-    schema: StructType,
-    mapping: MappingMode,
-    wanted: Sequence[Leaf],
+    file: ParquetFile, *, schema: StructType, mapping: MappingMode, wanted: Sequence[Leaf]
 ) -> Bounds:
     """Return the bounds of the row groups of a file, a column for each leaf, where certain."""
     groups = _row_groups(file)
@@ -416,10 +409,7 @@ def _is_plain(stored: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def _values(
-    raw: Sequence[Any],
-    ends: Sequence[pq.Statistics | None],
-    stored: pa.DataType,
-    kind: pa.DataType,
+    raw: Sequence[Any], ends: Sequence[pq.Statistics | None], stored: pa.DataType, kind: pa.DataType
 ) -> pa.Array:
     if pa.types.is_decimal(kind):
         return pa.array([_decimal(one, kind.scale) for one in raw], kind)

@@ -436,9 +436,7 @@ def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[Sch
 
 
 def layout_problems(
-    names: Iterable[str],
-    configuration: Mapping[str, str],
-    schema: StructType,
+    names: Iterable[str], configuration: Mapping[str, str], schema: StructType
 ) -> Iterator[SchemaProblem]:
     """Yield why layout properties `names` cannot have their values in `configuration`."""
     for name in map(canonical_key, names):

@@ -571,9 +571,7 @@ def _renamed(tag: str, rename: Rename) -> str | None:
 
 
 def properties_change(
-    snapshot: Snapshot,
-    properties: Mapping[str, str],
-    unset: Sequence[str],
+    snapshot: Snapshot, properties: Mapping[str, str], unset: Sequence[str]
 ) -> Change | None:
     """Return the change that sets and removes properties, None if nothing changes.
 
@@ -660,10 +658,7 @@ def _with_mapping(
 
 
 def _check(
-    snapshot: Snapshot,
-    schema: StructType,
-    configuration: Mapping[str, str],
-    protocol: Protocol,
+    snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str], protocol: Protocol
 ) -> None:
     problems = list(_unwritable(protocol, configuration, schema))
     before = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)

@@ -468,11 +468,7 @@ def joined_files(group: Numbers, sizes: Floats, outputs: Numbers) -> Numbers:
 
 
 def _joined(
-    owners: Numbers,
-    sizes: Floats,
-    bounds: Bounds,
-    is_joined: Mask,
-    outputs: Sequence[int],
+    owners: Numbers, sizes: Floats, bounds: Bounds, is_joined: Mask, outputs: Sequence[int]
 ) -> tuple[Laid, Numbers]:
     """Return the files that result from joining neighbours in the plan's order."""
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])

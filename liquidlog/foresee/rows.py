@@ -392,7 +392,6 @@ _RANDOM_BITS: Final = 0.88
 
 
 def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
-    """Return what the footer of a file of this size says."""
     columns: dict[str, StoredColumn] = {}
     for group in range(footer.num_row_groups):
         for number in range(footer.num_columns):

@@ -213,7 +213,6 @@ class Sample:
         return len(self.file)
 
     def column(self, path: tuple[str, ...]) -> SampledColumn:
-        """Return the column of a leaf by its logical path."""
         return next(one for one in self.columns if one.leaf.logical == path)
 
     def weights(self, rows_of_file: Floats) -> Floats:
@@ -393,7 +392,6 @@ class Rows:
 
     @property
     def is_read(self) -> bool:
-        """Whether rows were read."""
         return self.problem is None
 
 
@@ -404,7 +402,6 @@ class KeptRows:
         self._kept: tuple[Snapshot, Rows] | None = None
 
     def keep(self, snapshot: Snapshot, rows: Rows) -> None:
-        """Keep rows that were read."""
         self._kept = snapshot, rows
 
     def part(

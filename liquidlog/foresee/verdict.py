@@ -97,7 +97,6 @@ class Cost:
 
     @classmethod
     def of(cls, plan: ClusteringPlan, profile: StoreProfile) -> "Cost":
-        """Return the cost of a plan."""
         files = sum(len(group.inputs) + group.expected_outputs for group in plan.groups)
         seconds = profile.rewrite_seconds(files, 2.0 * plan.size_bytes)
         return cls(bytes_read=plan.size_bytes, bytes_written=plan.size_bytes, seconds=seconds)
@@ -152,7 +151,6 @@ class Option:
         return None if queries is None or self.per_day is None else queries / self.per_day
 
     def pays_back(self, bar: Bar) -> bool:
-        """Return whether the rewrite pays back within a bar."""
         queries = self.payback_queries
         return queries is not None and queries <= bar.most_queries(self.per_day)
 
@@ -411,7 +409,6 @@ def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
 
 
 def no_verdict(answer: Answer, reason: str, criteria: Criteria) -> Verdict:
-    """Return a verdict without options, with its reason."""
     return Verdict(
         answer=answer,
         sentence=f"{'Leave it' if answer == 'leave' else 'Unknown'}: {reason}.",
@@ -485,12 +482,7 @@ def rounded(value: float | None, digits: int) -> float | None:
 
 _MIB: Final = 1 << 20
 
-_SMALLER: Final = (
-    (128 * _MIB, 10_000),
-    (32 * _MIB, 1_000),
-    (8 * _MIB, 100),
-    (2 * _MIB, 50),
-)
+_SMALLER: Final = ((128 * _MIB, 10_000), (32 * _MIB, 1_000), (8 * _MIB, 100), (2 * _MIB, 50))
 """Smaller file sizes, and how many files of that size a table may have."""
 
 _SMALLER_SIZES: Final = 3

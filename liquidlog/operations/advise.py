@@ -192,7 +192,6 @@ _MOST_FILES: Final = 200_000
 def table_readers(
     store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
 ) -> "TableReaders":
-    """Return what the predicates of a workload read in a table now."""
     session = Session.at_ms(now_ms)
     count = snapshot.files.num_rows
     files: Numbers = np.arange(count)
@@ -280,7 +279,6 @@ class TableReaders:
 
     @property
     def wheres(self) -> list[str]:
-        """The conditions of the predicates."""
         return [one.where for one in self.readers.workload]
 
     def mean(self, values: Floats, weights: Floats) -> float:
@@ -316,7 +314,6 @@ class TableReaders:
         )
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of every advice."""
         snapshot, readers = self.snapshot, self.readers
         tested = Backtest()
         if self.total_bytes > 0:
@@ -542,7 +539,6 @@ class LayoutSearch:
         )
 
     def advice(self) -> Advice:
-        """Return the advice."""
         base, request = self._base, self._request
         outputs = max(
             (output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes),

@@ -181,7 +181,6 @@ class ReconciledRows:
 
     @classmethod
     def of(cls, groups: Sequence[Reconciled], stale: Sequence[Staleness]) -> "ReconciledRows":
-        """Return the sum over groups."""
         return replace(
             cls.expected(stale),
             rows=sum(one.rows for one in groups),
@@ -258,7 +257,6 @@ class GroupState:
 
     @classmethod
     def of(cls, group: RewrittenGroup) -> "GroupState":
-        """Return the state after the executor."""
         outputs = tuple(_Output(file=file) for file in group.outputs)
         return cls(outputs=outputs, reconciled=Reconciled(outputs=_committed(outputs)))
 
@@ -562,7 +560,6 @@ class ClaimedGroup:
 
     @classmethod
     def of(cls, store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> "ClaimedGroup":
-        """Return the claim of a finished group."""
         planned = planned_group(plan, group)
         run = run_of(store, group.run, planned.directories)
         digest = rewrite_digest(plan, planned, group)
@@ -571,7 +568,6 @@ class ClaimedGroup:
 
     @property
     def group_id(self) -> int:
-        """The id of the group in its plan."""
         return self.group.group_id
 
 

@@ -308,7 +308,6 @@ def judged_health(
     measured_at_ms: int | None = None,
     sample: Sample | None = None,
 ) -> Health:
-    """Return the health of `measure_health`, with its ratios."""
     found = measure_health(
         snapshot,
         columns,

@@ -317,6 +317,5 @@ def migrate_empty(opened: OpenedTable, made: ClusteringPlan) -> CommitReport:
         )
 
     return CommitReport(
-        read_version=made.read_version,
-        definition_version=changed(opened, change, dry_run=False),
+        read_version=made.read_version, definition_version=changed(opened, change, dry_run=False)
     )

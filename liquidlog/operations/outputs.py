@@ -655,7 +655,6 @@ class Vacuumed(Summary):
 
     @cached_property
     def deleted_bytes(self) -> int:
-        """The bytes of these files."""
         return sum(file.facts.size_bytes for file in self.files)
 
     def rows(self) -> Rows:

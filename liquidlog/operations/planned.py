@@ -703,7 +703,6 @@ def foresight_of(
     bounds_of: BoundsOf,
     plans: Sequence[ClusteringPlan],
 ) -> Foresight:
-    """Return the Foresight that predicts plans for the queries of criteria."""
     if criteria.workload:
         readers = asked_readers(snapshot, criteria.workload, bounds_of, criteria.now_ms)
     else:

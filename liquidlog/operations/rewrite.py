@@ -160,7 +160,6 @@ class GroupWatch:
         self._group_ended = True
 
     def conflicts(self, failure: GroupFailure) -> tuple[GroupConflict, ...]:
-        """Return the conflicts that cancelled a group, at least one."""
         found = self._lost.get(failure.group_id) or (Outdated(failure.reason),)
         return tuple(GroupConflict(failure.group_id, one, cancelled=True) for one in found)
 
@@ -249,7 +248,6 @@ class CommitReport(Summary):
 
     @property
     def committed_groups(self) -> tuple[int, ...]:
-        """The ids of the groups committed, in order."""
         return tuple(self.group_versions)
 
     @property
@@ -467,12 +465,10 @@ PlanExecutor = Callable[[tuple[int, ...]], Iterable[Outcome]]
 
 
 def read_plan(path: str) -> ClusteringPlan:
-    """Return the plan in a file."""
     return decode_plan(read_file(path), where=path)
 
 
 def read_advice(path: str) -> AdviceDocument:
-    """Return the advice in a file."""
     return decode_advice(read_file(path), where=path)
 
 

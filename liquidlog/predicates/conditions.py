@@ -326,7 +326,6 @@ class Verdict:
         return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
 
     def negated(self) -> "Verdict":
-        """Return the verdict on the negated condition."""
         return Verdict(self.can_be_false, self.can_be_true)
 
 
@@ -369,11 +368,7 @@ class FileBounds:
     """
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        columns: Sequence[Path],
-        bounds_of: BoundsOf,
-        session: Session,
+        self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session
     ) -> None:
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
@@ -401,7 +396,6 @@ class FileBounds:
 
     @property
     def everything(self) -> Mask:
-        """Return a mask of all files."""
         return np.ones(self.count, np.bool_)
 
     def unknown(self) -> Verdict:
@@ -430,7 +424,6 @@ class FileBounds:
         return Verdict(np.full(self.count, value is True), np.full(self.count, value is False))
 
     def leaf(self, node: exp.Expression) -> Leaf | None:
-        """Return the column of `column_in`."""
         return column_in(node, self.schema, self._leaves)
 
     def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
@@ -481,7 +474,6 @@ class FileBounds:
         return self._stated[leaf.logical]
 
     def may_have_null(self, leaf: Leaf) -> Mask:
-        """Return in which files some row may be null."""
         if leaf.logical in self._values:
             return self._values[leaf.logical].is_null
         return true_or_unknown(pc.greater(self._nulls(leaf), 0))

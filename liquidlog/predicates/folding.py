@@ -70,7 +70,6 @@ _MONTHS: Final[Mapping[str, int]] = {"year": 12, "quarter": 3, "month": 1}
 
 
 def unit_of_dates(name: str) -> str | None:
-    """Return the unit of this name in `trunc`, or None."""
     unit = UNITS.get(name.upper())
     return unit if unit in _OF_DATES else None
 
@@ -112,7 +111,6 @@ class Duration:
     has_time: bool = False
 
     def times(self, count: int) -> "Duration":
-        """Return the interval multiplied by `count`."""
         return Duration(count * self.months, count * self.micros, self.has_time)
 
     def __add__(self, other: "Duration") -> "Duration | None":
@@ -187,7 +185,6 @@ def spanning(low: SqlValue | None, high: SqlValue | None) -> SqlValue | None:
 
 
 def day_of(local_us: int) -> dt.date:
-    """Return the day of a local time."""
     try:
         return dt.date.fromordinal(local_us // DAY_US + EPOCH_ORDINAL)
     except ValueError as error:
@@ -389,7 +386,6 @@ def asks_for_time(node: exp.Expression) -> bool:
 
 
 def is_now(node: exp.Expr) -> bool:
-    """Return whether an expression is `now()`."""
     return isinstance(node, exp.Anonymous) and node.name.lower() == _NOW and not node.expressions
 
 
@@ -515,7 +511,6 @@ def _cast(value: SqlValue, target: exp.DataType, session: Session) -> SqlValue |
 
 
 def _date(node: exp.Expression, session: Session) -> SqlValue | None:
-    """Return the argument of a date function as a date."""
     value = _value(node, session)
     return None if value is None else _as_date(value, session)
 
@@ -649,7 +644,6 @@ _Range = tuple[int, int]
 def period_of(
     node: exp.Expression, leaf_of: Callable[[exp.Expression], Leaf | None]
 ) -> Period | None:
-    """Return the period function that an expression is, or None."""
     match node:
         case exp.Paren():
             return period_of(node.this, leaf_of)

@@ -156,7 +156,6 @@ def moment_text(text: str, *, is_local: bool) -> Moment | None:
 
 
 def midnight(day: dt.date, *, is_local: bool = False) -> Moment:
-    """Return the first moment of a day."""
     return Moment(midnight_us(day), None, is_local)
 
 

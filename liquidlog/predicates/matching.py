@@ -125,11 +125,7 @@ _ZERO: Final = Exact(Decimal(0), 1, 0, 32)
 
 
 def may_match(
-    snapshot: Snapshot,
-    predicate: str,
-    bounds_of: BoundsOf,
-    *,
-    time_zone: dt.tzinfo | None = None,
+    snapshot: Snapshot, predicate: str, bounds_of: BoundsOf, *, time_zone: dt.tzinfo | None = None
 ) -> pa.BooleanArray:
     """Return which live files may hold a row that satisfies the predicate; see docs/pruning.md.
 
@@ -476,7 +472,6 @@ def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
 
 
 def positive_weight(value: object, place: str) -> float:
-    """Return the weight in a text; `place` is for errors."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < float(str(value)) < math.inf:
         raise UsageError(f"{place} has no positive weight but {value!r}", where=place)

@@ -64,7 +64,6 @@ class _Span:
         return _Span(low, high, open_low, not closed_high).unless_empty()
 
     def unless_empty(self) -> "_Span | None":
-        """Return the span, None if it is empty."""
         if self.low is None or self.high is None:
             return self
         is_open = self.open_low or self.open_high
@@ -184,7 +183,6 @@ class _Domain:
         return repr(bound) if isinstance(bound, float) else str(bound)
 
     def intervals(self, spans: Sequence[_Span]) -> tuple[Interval, ...]:
-        """Return spans in the form of a plan."""
         return tuple(
             Interval(
                 low=self._text(span.low),
@@ -257,7 +255,6 @@ class _Reduction:
     schema: StructType
 
     def of(self, node: exp.Expression, *, negated: bool) -> _Alternatives:
-        """Return the alternatives of a condition, or of its negation."""
         match node:
             case exp.Paren():
                 return self.of(node.this, negated=negated)
@@ -291,12 +288,7 @@ class _Reduction:
                 return _ALWAYS
 
     def _compare(
-        self,
-        kind: type[exp.Expr],
-        left: exp.Expression,
-        right: exp.Expression,
-        *,
-        negated: bool,
+        self, kind: type[exp.Expr], left: exp.Expression, right: exp.Expression, *, negated: bool
     ) -> _Alternatives:
         domain, value = self._domain(left), constant_value(right, _SESSION)
         if domain is None:

@@ -84,7 +84,6 @@ def printed_plan(plan: ClusteringPlan) -> Mapping[str, Any]:
 
 
 def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the settings that are not the default as one line."""
     return ", ".join(
         f"{BY_FIELD[name].name} {_value(name, setting['value'])}"
         f" ({setting.get('property', setting['from'])})"

@@ -92,7 +92,6 @@ def between(ends: "Range", text_of: Callable[[float], str]) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text as one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 

@@ -87,7 +87,6 @@ def migration_document(
     notice: MigrationNotice,
     predicted: Prediction | None,
 ) -> Mapping[str, Any]:
-    """Return the document of a migration; `done` is the document of its groups."""
     change = notice.protocol_change
     return {
         **done,

@@ -202,10 +202,7 @@ def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
 
 
 def sorted_outputs(
-    work: WritingWork,
-    surveys: Sequence[Survey],
-    tables: Sequence[pa.Table],
-    proofs: TaskProofs,
+    work: WritingWork, surveys: Sequence[Survey], tables: Sequence[pa.Table], proofs: TaskProofs
 ) -> tuple[WrittenFile, ...]:
     """Write rows, of at least one table, in the order of the layout of their surveys."""
     table = concat(tables)
@@ -239,7 +236,6 @@ _MOST_SENT: Final = 3
 def survey_inputs(
     common: GroupWork, assignment: Assignment[tuple[tuple[Planned, int], ...]]
 ) -> list[Survey] | TaskFacts:
-    """Return the surveys of a task's inputs, or the facts of a failure."""
     work = assignment.work(common)
     try:
         return [

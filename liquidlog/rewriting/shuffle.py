@@ -164,12 +164,7 @@ def _fitted(
     if work.readers is not None:
         conditions = work.readers.conditions([column.type for column in columns])
     return place_columns(
-        columns,
-        ordinals,
-        work.outputs,
-        curve=work.curve,
-        conditions=conditions,
-        prefix=work.prefix,
+        columns, ordinals, work.outputs, curve=work.curve, conditions=conditions, prefix=work.prefix
     )
 
 

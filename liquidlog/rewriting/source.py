@@ -328,11 +328,7 @@ def _read_apart(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.T
 
 
 def read_bounded(
-    file: LogicalFile,
-    columns: Sequence[Path] | None,
-    row_groups: Sequence[int],
-    *,
-    max_rows: float,
+    file: LogicalFile, columns: Sequence[Path] | None, row_groups: Sequence[int], *, max_rows: float
 ) -> Iterator[pa.Table]:
     """Yield the live rows of row groups: together, or in parts if it is one large row group."""
     rows = sum(map(file.row_group_rows, row_groups))

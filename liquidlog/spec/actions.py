@@ -114,7 +114,7 @@ class Metadata(Action, frozen=True, kw_only=True, gc=False):
 
 FEATURE_ALIASES: Final[Mapping[str, str]] = {
     # Of Microsoft Fabric and early delta-rs (delta-kernel-rs, issue 2557).
-    "timestampWithoutTimezone": "timestampNtz",
+    "timestampWithoutTimezone": "timestampNtz"
 }
 """Early names of features; -preview makes no alias. Source: delta-kernel-rs, TableFeature."""
 

@@ -143,7 +143,6 @@ CODEC_NAMES: Final = (*(codec.value for codec in Codec), *_ALIASES)
 
 
 def parse_codec(name: str, *, where: str = "compression") -> Codec:
-    """Return the codec with this name, in any case."""
     lowered = name.lower()
     if lowered in _ALIASES:
         return _ALIASES[lowered]

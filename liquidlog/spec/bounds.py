@@ -120,7 +120,6 @@ class Bounds:
         return mask
 
     def only_nulls(self, number: int) -> NDArray[np.bool_]:
-        """Return which files have only nulls in a column."""
         nulls = pc.fill_null(pc.equal(self.null_count(number), self.num_records), fill_value=False)
         return np.asarray(nulls, np.bool_) & ~self.known(number)
 

@@ -88,12 +88,7 @@ _AGREED_DAYS: Final = int(SWITCH_DAYS[-1])
 _AGREED_ANYWHERE_DAYS: Final = -25567
 """1900-01-01: since then instants agree in every zone."""
 
-_PER_DAY: Final = {
-    "s": 86_400,
-    "ms": 86_400_000,
-    "us": 86_400_000_000,
-    "ns": 86_400_000_000_000,
-}
+_PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 class UnmovableError(ValueError):

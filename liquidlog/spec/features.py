@@ -115,7 +115,6 @@ def feature_named(name: str) -> str | None:
 
 
 def switched_feature(name: str, value: str) -> str | None:
-    """Return the feature that a property enables with this value, or None."""
     return _SWITCHES.get((name, value.lower()))
 
 

@@ -396,7 +396,6 @@ def plain_nullable(schema: StructType) -> StructType:
 def with_field(
     schema: StructType, path: Path, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
-    """Return the schema with one field changed, or dropped where the change is None."""
     found = find_column(schema, path)
     return with_fields(schema, lambda field: changed(field) if field is found else field)
 

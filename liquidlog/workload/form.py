@@ -78,7 +78,6 @@ class Tables:
     known: tuple[KnownTable, ...] = ()
 
     def want(self, address: str) -> bool:
-        """Return whether the table at an address is wanted."""
         own = {normal(table.address) for table in self.known}
         return not own or normal(address) in own
 

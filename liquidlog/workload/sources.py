@@ -471,7 +471,6 @@ FORMS: Final = (
 
 
 def form_of(names: Iterable[str]) -> LogForm | None:
-    """Return the form of a log with these columns, None if it has none."""
     lower = {name.lower() for name in names}
     return next((form for form in FORMS if lower >= set(form.known_by)), None)
 

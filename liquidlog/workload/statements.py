@@ -696,8 +696,7 @@ def _suffixes(table: exp.Table, name: str) -> frozenset[str]:
 def _column(part: exp.Expr, key: str, source: str) -> exp.Column:
     quoted = bool(part.args.get("quoted"))
     return exp.Column(
-        this=exp.Identifier(this=key, quoted=quoted),
-        table=exp.Identifier(this=source, quoted=True),
+        this=exp.Identifier(this=key, quoted=quoted), table=exp.Identifier(this=source, quoted=True)
     )
 
 
