@@ -151,16 +151,6 @@ def test_optimize_rewrites_with_the_executor_that_is_named(
     assert table.files().num_rows == 1
 
 
-def test_advice_comes_from_sources(table: Table, tmp_path: Path, call: Call) -> None:
-    (tmp_path / "w.sql").write_text("SELECT * FROM t WHERE col2 = 's3';")
-    (tmp_path / "w.jsonl").write_text('{"where": "col2 = \'s3\'"}')
-    verb = call("advise", table.uri, "--workload", str(tmp_path / "w.jsonl"))
-    status, document, _ = call("sql", f"ADVISE '{table.uri}' FROM '{tmp_path}/w.jsonl'")
-    assert (status, document["candidates"]) == (0, verb[1]["candidates"])
-    refused = call("sql", f"ADVISE '{table.uri}'")[2]["error"]["message"]
-    assert "records no query" in refused
-
-
 REFUSED = (
     ("OPTIMIZE sales", "", "without Spark there is no catalog"),
     ("CREATE TABLE sales (a INT) LOCATION '/x'", "", "LOCATION is for tables with a name"),

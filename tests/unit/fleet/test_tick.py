@@ -14,8 +14,6 @@ from liquidlog.fleet.policy import RewritePolicy, RewriteWhen
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, Surveyed, survey, surveyed
 from liquidlog.foresee.verdict import Bar
 from liquidlog.local import Workers
-from liquidlog.operations.outputs import at_work
-from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.report.page import page
 from liquidlog.storage import files as storage_files
@@ -38,20 +36,6 @@ def files(table: Table) -> int:
 
 def written(root: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
-
-
-def test_plans_are_saved_and_can_be_run(tmp_path: Path) -> None:
-    table = ragged(tmp_path / "lake" / "t")
-    where = str(tmp_path / "plans")
-    policy = replace(EAGER, checkpoint_commits=1)
-    (planned,) = ticked(policy, tmp_path / "lake" / "t", plans=where).tables
-    assert (planned.decision, planned.checkpoint) == ("plan", None)
-    assert planned.plan is not None
-    assert Path(planned.plan).parent == Path(where)
-    assert at_work(table.opened.store, table.opened.clock) == ()
-    plan = read_plan(planned.plan)
-    table.commit(plan, execute(plan))
-    assert files(table) == 1
 
 
 def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:

@@ -35,15 +35,7 @@ from support.arrow_executor import execute
 from support.commands import said
 from support.copies import set_elsewhere
 from support.logs import actions_of, change_actions, live_adds
-from support.partitioned import (
-    ROWS,
-    TEXTS,
-    map_columns,
-    migrate,
-    partitioned_table,
-    rows_of,
-    rows_read,
-)
+from support.partitioned import ROWS, TEXTS, map_columns, partitioned_table, rows_of, rows_read
 
 
 def compacted(table: Table, **arguments: Any) -> Any:
@@ -308,38 +300,6 @@ def test_an_append_that_can_make_no_directory_leaves_no_trace(tmp_path: Path) ->
 
 
 SMALL: dict[str, Any] = {"min_cube_size": "1B", "target_cube_size": "2KB"}
-
-
-def by_kind(path: Path, version: int) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for line in actions_of(path, version):
-        for kind, action in line.items():
-            found.setdefault(kind, []).append(action)
-    return found
-
-
-def test_one_commit_makes_the_table_clustered_and_keeps_every_row(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path)
-    before, files = rows_read(path), len(live_adds(path))
-    report = migrate(table, ["p", "id"], **SMALL)
-    assert len(report.versions) == 1
-    assert len(report.committed_groups) > 1
-    assert rows_read(path) == before
-    detail = table.detail()
-    assert (detail["partitionColumns"], detail["clusteringColumns"]) == ([], ["p", "id"])
-    actions = by_kind(path, report.versions[0])
-    assert len(actions["remove"]) == files
-    assert not any(add["partitionValues"] for add in actions["add"])
-    assert {one["dataChange"] for one in (*actions["add"], *actions["remove"])} == {False}
-    assert actions["protocol"][0]["writerFeatures"][-2:] == ["domainMetadata", "clustering"]
-    [domain] = actions["domainMetadata"]
-    assert json.loads(domain["configuration"])["clusteringColumns"] == [["p"], ["id"]]
-    assert actions["commitInfo"][0]["operation"] == "REPLACE PARTITIONED BY"
-    for add in actions["add"]:
-        assert pq.read_schema(path / add["path"]).names == ["id", "p", "n", "v"]
-        assert json.loads(add["stats"])["nullCount"].keys() == {"id", "p", "n", "v"}
-    assert not table.plan(min_cube_size="1B").groups
 
 
 def test_saved_plans_are_the_same_plans(tmp_path: Path) -> None:

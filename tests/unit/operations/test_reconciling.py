@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -31,29 +30,6 @@ BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
 @pytest.fixture(params=[True, False], ids=["vectors", "copies"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
     return Scene(tmp_path / "t", vectors=request.param)
-
-
-def test_removes_name_the_winners_vectors_and_adds_have_wide_bounds(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "t", vectors=True)
-    touched = scene.inputs[0]
-    scene.plain.delete({touched: [1]})
-    theirs = scene.plain.state()[touched].add["deletionVector"]
-    (version,) = scene.commit().versions
-    removes = {one["path"]: one.get("deletionVector") for one in scene.actions(version, "remove")}
-    assert removes[touched] == theirs
-    assert set(removes) == set(scene.inputs)
-    adds = scene.actions(version, "add")
-    with_vectors = [one for one in adds if "deletionVector" in one]
-    assert sum(one["deletionVector"]["cardinality"] for one in with_vectors) == 1
-    for one in adds:
-        stats = msgspec.json.decode(one["stats"])
-        assert stats.get("tightBounds") is ("deletionVector" not in one)
-        assert one["dataChange"] is False
-    metrics = scene.commit_info(version)["operationMetrics"]
-    assert metrics["numReconciledRows"] == "1"
-    assert metrics["numReconciledFiles"] == metrics["numDeletionVectorsAdded"] == "1"
-    assert metrics["reconciledVersions"] == str(version - 1)
-    assert all(isinstance(value, str) for value in metrics.values())
 
 
 def test_vectors_that_are_no_longer_wanted_are_not_committed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -243,22 +242,3 @@ def test_what_a_workload_reads_now_is_shown_without_a_rewrite(
     _, rows = read_.shown.split("Queries now")
     assert rows.index("x between 10 and 20") < rows.index("x = 7")
     assert read_.count("article", "reader") == len(WORKLOAD)
-
-
-def test_tables_without_columns_or_files_are_answered(tmp_path: Path) -> None:
-    schema = pa.schema([("x", pa.int64())])
-    plain = Table.create(str(tmp_path / "plain"), schema=schema)
-    plain.append(pa.table({"x": [1, 2, 3]}))
-    for workload in ((), WORKLOAD):
-        read_ = checked(page(plain.overview(workload=workload)))
-        assert "Should I rewrite?" in read_.shown
-        assert "not clustered" in read_.shown
-        assert read_.count("path", "area") == 0
-    empty = Table.create(str(tmp_path / "empty"), schema=schema, cluster_by=["x"])
-    read_ = checked(page(empty.overview()))
-    assert "Leave it" in read_.shown
-    assert read_.count("figure") == 0
-    empty.append(pa.table({"x": [1, 5]}))
-    read_ = checked(page(empty.overview()))
-    assert read_.count("path", "area") >= 1
-    assert "Leave it" in read_.shown
