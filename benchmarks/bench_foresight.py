@@ -102,8 +102,12 @@ SHAPES: Mapping[str, Callable[[Random, int], Columns]] = {
     "decimals": _each(
         lambda random, n: [Decimal(int(v)) / 100 for v in random.integers(0, 10 ** (4 + n), ROWS)]
     ),
+    "beside ids in order": lambda random, d: {
+        **{f"c{n}": random.integers(0, LARGE, ROWS) for n in range(d)},
+        "id": np.arange(ROWS),
+    },
 }
-"""The first seven, and others."""
+"""The first seven, and others; all columns but `id` are queried and clustered by."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +143,14 @@ def outcome(shape: str, dimensions: int, files: int) -> Outcome:
     number = list(SHAPES).index(shape)
     random = np.random.default_rng(1_000 * number + 100 * dimensions + files)
     rows = pa.table(dict(SHAPES[shape](random, dimensions)))
+    keys = [name for name in rows.column_names if name != "id"]
     asked = []
-    for name in rows.column_names:
+    for name in keys:
         values = rows[name].take(random.integers(0, ROWS, POINTS)).drop_null().to_pylist()
         asked += [WeightedPredicate(f"{name} = {literal(value)}") for value in values]
     with tempfile.TemporaryDirectory() as home:
         uri = str(Path(home, "t"))
-        table = Table.create(uri, schema=rows.schema, cluster_by=rows.column_names)
+        table = Table.create(uri, schema=rows.schema, cluster_by=keys)
         # Sizes differ, the largest file has about twice as many rows as the smallest.
         ends = np.cumsum(np.linspace(1, 2, files))
         ends = (ends / ends[-1] * ROWS).astype(int)
