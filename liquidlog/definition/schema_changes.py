@@ -58,7 +58,7 @@ from liquidlog.spec.actions import (
     Metadata,
     Protocol,
 )
-from liquidlog.spec.arrow import CHAR_VARCHAR, unsupported_types, without_void
+from liquidlog.spec.arrow import CHAR_VARCHAR, intervals, unsupported_types, without_void
 from liquidlog.spec.bounds import STATS_COLUMNS, has_bounds, indexed_leaves
 from liquidlog.spec.evolution import is_widening, schema_problems
 from liquidlog.spec.features import (
@@ -738,7 +738,8 @@ def align(
         added, configuration = numbered_columns(added, configuration, new_id)
         schema = StructType((*schema.fields, *added.fields))
         matched |= {field.name: field for field in surplus}
-    problems.extend(f"type of column {text}" for text in unsupported_types(data))
+    cannot_write = (*unsupported_types(data), *intervals(data))
+    problems.extend(f"type of column {text}" for text in cannot_write)
     sources = []
     for field in without_void(schema).fields:
         found = matched.get(field.name)
