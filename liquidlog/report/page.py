@@ -202,7 +202,7 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
         "bar": f"A rewrite is worth it if it pays back {within}." if option.is_worth_it else "",
         "costs": (
             ("read", f"{inputs}, {render_size(option.cost.bytes_read)}"),
-            ("written", f"{outputs}, about {render_size(option.cost.bytes_written)}"),
+            ("written", outputs),
         ),
     }
 
