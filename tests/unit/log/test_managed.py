@@ -228,6 +228,21 @@ def test_the_path_of_a_managed_table_is_refused(root: Path) -> None:
     assert caught.value.exit_status == 5
 
 
+@pytest.mark.parametrize("lost", ["POST", "POST, GET"])
+@pytest.mark.parametrize("dropped", ["", "POST", "POST, GET", "POST, POST"])
+def test_a_lost_reply_is_no_second_commit(
+    catalog: Catalog, root: Path, lost: str, dropped: str
+) -> None:
+    table = appended(0)
+    catalog.dropped = [*filter(None, dropped.split(", "))]
+    catalog.lost_replies = lost.split(", ")
+    table.append(rows(1))
+    assert not catalog.dropped
+    assert not catalog.lost_replies
+    assert Table(ADDRESS).detail()["version"] == 2
+    assert ids_in(root, Table(ADDRESS)) == list(range(200))
+
+
 def test_a_commit_that_was_not_staged_is_not_proposed(root: Path) -> None:
     table, put = appended(0), LocalTableStore.put_log_if_absent
     lost = ["the first"]
