@@ -411,13 +411,12 @@ class Foresight:
         kept = self._of_files(samples[0], ~owned)
         asked = self._of_files(samples[0], owned).files > 0
         least = replace(kept, files=kept.files + asked)
+        shrunk = self._shrunk.get(number, 1.0)
         most = Opened(
             files=kept.files + sum(group.expected_outputs for group in plan.groups),
-            bytes=kept.bytes
-            + float(self._live_sizes[owned].sum()) * max(1.0, self._shrunk.get(number, 1.0)),
+            bytes=kept.bytes + float(self._live_sizes[owned].sum()) * max(1.0, shrunk),
             profile=self._profile,
         )
-        shrunk = self._shrunk.get(number, 1.0)
         less = min(_SURELY_PACKED, shrunk)
         packed = less, max(less**-0.5, shrunk)
         if not plan.groups:

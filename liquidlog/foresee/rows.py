@@ -6,7 +6,7 @@ and rise together in the second. Where most files begin or end at the same value
 have it in a third sample.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -194,14 +194,17 @@ class _Reader:
     def repacked(
         self, stored: Stored, file: InputFile, names: Sequence[str]
     ) -> dict[str, Repacked]:
-        """Return what rewrites change of these columns."""
+        """Return what rewrites change of these columns, if they are no parts of others."""
         with self._opened(file) as opened:
+            names = [name for name in names if name in opened.file.schema.names]
             if (
-                not opened.file.num_row_groups
+                not names
+                or not opened.file.num_row_groups
                 or opened.file.row_group_memory_bytes(0) > _MOST_BYTES
             ):
                 return {}
-            return repacking(stored, opened.read(row_groups=[0]), names, self.codec)
+            rows = opened.read(columns=[(name,) for name in names], row_groups=[0])
+        return repacking(stored, rows.rename_columns(names), self.codec)
 
     def of_file(self, file: InputFile, rows: int) -> _OfFile:
         """Return up to `rows` rows, columns named by their numbers.
@@ -402,17 +405,14 @@ def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
     return Stored(files=1, rows=footer.num_rows, footer_bytes=other, columns=columns)
 
 
-def repacking(
-    stored: Stored, rows: pa.Table, names: Collection[str], codec: str
-) -> dict[str, Repacked]:
-    """Return what a codec, and another order of rows, change of the bytes of these columns.
+def repacking(stored: Stored, rows: pa.Table, codec: str) -> dict[str, Repacked]:
+    """Return what a codec, and another order of rows, change of the bytes of some columns.
 
-    `rows` have all columns of some neighbours, as files name them. Whether a column gets a
+    `rows` are neighbours, with the names that files give to columns. Whether a column gets a
     dictionary is left open where its dictionaries are known.
     """
     rows = rows.slice(0, _TRIAL_ROWS)
-    rows = rows.select([name for name in rows.column_names if name in names])
-    if not rows.num_rows or not rows.num_columns:
+    if not rows.num_rows:
         return {}
     now = stored.arguments(rows.column_names)
     random = np.random.default_rng(_SEED)
@@ -574,7 +574,9 @@ class Packing:
         pairs = np.unique(np.stack([parts, self._file[order]]), axis=1)
         inputs = np.bincount(pairs[0], minlength=len(starts)).astype(np.float64)
         footer = self._stored.footer_bytes / max(self._stored.files, 1)
-        rest = self._rest(records, inputs, _scattering(order, parts, counts))
+        is_tried = any(one.scattered_bytes for one in self._stored.repacked.values())
+        scattering = _scattering(order, parts, counts) if is_tried else np.zeros(len(starts))
+        rest = self._rest(records, inputs, scattering)
         return np.asarray(columns + rest + footer, np.float64)
 
     def _rest(self, records: Floats, inputs: Floats, scattering: Floats) -> Floats:
