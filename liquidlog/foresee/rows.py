@@ -455,14 +455,18 @@ def _scattered(values: pa.Array, column: StoredColumn, random: np.random.Generat
     known = np.asarray(plain.drop_null(), np.int64)
     if not len(known):
         return taken
-    steps = known - known.min()
+    lowest = int(known.min())
+    steps = np.asarray(pc.fill_null(plain, lowest), np.int64) - lowest
     height = int(steps.max() + np.gcd.reduce(steps))
-    times = (column.high - column.low) * column.chunks / column.widths
+    width = column.high - column.low
+    times = width * column.chunks / column.widths
     times *= max(1.0, column.rows / column.chunks / len(values))
     above = height * random.integers(0, max(1, round(times)), len(values)).astype(np.float64)
-    most = column.high - column.low
-    moved = pc.add(plain, pa.array(above.clip(0, most).astype(np.int64)))
-    return moved.cast(narrow, safe=False).cast(kind)
+    moved = np.minimum(steps + above, width).astype(np.int64)
+    # Files may count times in other units than the table.
+    moved += lowest if pa.types.is_timestamp(kind) else int(column.low)
+    moved = pa.array(moved, mask=np.asarray(plain.is_null()))
+    return moved.cast(narrow).cast(kind)
 
 
 def _stored(chunk: pq.ColumnChunkMetaData) -> StoredColumn:

@@ -509,6 +509,26 @@ def test_other_columns_take_more_where_a_rewrite_scatters_their_order(
     assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.date32()], ids=str)
+def test_scattered_values_stay_between_the_lowest_and_the_highest(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    """The first file has the highest values of its type, so there is nothing above them."""
+    random, files = np.random.default_rng(5), 8
+    bits = 8 if kind == pa.int8() else 16 if kind == pa.int16() else 32
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    if pa.types.is_date(kind):
+        low, high = -700_000, 2_900_000
+    rising = np.linspace(low, high, files * 4_000).astype(np.int32)
+    schema = pa.schema([("x", pa.int64()), ("n", kind)])
+    table = Table.create(tmp_path / "t", schema=schema, cluster_by=["x"])
+    for part in np.split(rising, files)[::-1]:
+        x = random.integers(0, 1 << 20, len(part))
+        table.append(pa.table([pa.array(x), pa.array(part, pa.int32()).cast(kind)], schema=schema))
+    asked = [f"x > {start << 17}" for start in range(8)]
+    assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.25)
+
+
 @pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])
 def test_one_file_takes_what_its_rows_take_together(tmp_path: Path, keys: list[str]) -> None:
     """No query says which rows lie together, but they are packed anew."""
