@@ -25,14 +25,12 @@ from bench_fitted import layout_of
 from bench_layout import group_work
 
 from liquidlog import Table
-from liquidlog.advice.advice import Advice
-from liquidlog.advice.search import Candidate
+from liquidlog.advice import Advice, Candidate
 from liquidlog.commit import system_clock
-from liquidlog.foresee.reads import opened_of_laid
 from liquidlog.foresee.sample import Laid
+from liquidlog.foresee.verdict import opened_of_laid
 from liquidlog.log.loader import open_store
-from liquidlog.operations.advise import TableReaders, fitted_readers, table_readers
-from liquidlog.operations.workloads import read_workload
+from liquidlog.operations.advise import TableReaders, fitted_readers, read_workload, table_readers
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 
@@ -424,7 +422,7 @@ def bounds_of(
 def rewritten(data: Data, advice: Advice, asks: Asks) -> str:
     """Return what readers read after Spark has really written the advised layout."""
     import liquidspark
-    from liquidlog.advice.advice import decode_advice, encode_advice
+    from liquidlog.advice import decode_advice, encode_advice
     from liquidspark.session import open_session
 
     home = Path(data.table.uri).with_name("advice rewritten")

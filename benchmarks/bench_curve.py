@@ -14,14 +14,16 @@ import pyarrow as pa
 from liquidlog.curve.boxes import CurveRows, fit_curve
 from liquidlog.curve.curves import (
     Curve,
+    CurveSample,
+    choose_cuts,
     coordinate_bits,
     curve_index,
+    equal_cuts,
     range_boundaries,
     range_ids,
     sort_rows,
     stable_order,
 )
-from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
 
 SEED = 20261121
 REPEATS = 3

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench_layout import SAMPLE_ROWS, group_work, plain
 
+from liquidlog.curve.boxes import Layout
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.layouts import Layout
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.predicates.reduction import fitted_workload
 from liquidlog.predicates.workload import WeightedPredicate, Workload

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from liquidlog import Table
-from liquidlog.foresee.reads import Range
+from liquidlog.foresee.verdict import Range
 from liquidlog.predicates.workload import WeightedPredicate
 
 ROWS = 40_000

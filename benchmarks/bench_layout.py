@@ -17,11 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.curve.boxes import CurveGrid
-from liquidlog.curve.curves import Curve, coordinate_bits, range_boundaries, range_ids
-from liquidlog.curve.cuts import CurveSample, equal_cuts
-from liquidlog.curve.layouts import Layout
-from liquidlog.data.logical_file import Located
+from liquidlog.curve.boxes import CurveGrid, Layout
+from liquidlog.curve.curves import (
+    Curve,
+    CurveSample,
+    coordinate_bits,
+    equal_cuts,
+    range_boundaries,
+    range_ids,
+)
+from liquidlog.data.reader import Located
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.shuffle import build_layout, first_ordinals
 from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file

@@ -99,7 +99,7 @@ _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.clustering.change import rewrite_change
-from liquidlog.clustering.staleness import staleness_of
+from liquidlog.clustering.planner import staleness_of
 from liquidlog.commit import Proposal, land
 from liquidlog.operations.batches import read_set_of
 table = Table.open(uri)
@@ -141,7 +141,7 @@ rows = None
 # What `Table.commit` asks of the log: delta-rs agrees before each put, and all groups share a run.
 _RUN = """
 from msgspec import structs
-from liquidlog.log.checkpointing import SecondOpinion
+from liquidlog.log.history import SecondOpinion
 from liquidlog.operations.batches import LandedGroups
 read_logs = type(table.opened.store).read_logs
 reads = 0

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 import liquidspark
 from liquidlog import Table
-from liquidlog.foresee.reads import Prediction, Range
+from liquidlog.foresee.verdict import Prediction, Range
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.spec.schema import leaves

@@ -43,10 +43,9 @@ from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit import Clock, OpenedTable
 from liquidlog.fleet.policy import PastWork, UpkeepPolicy, answer, seen_of
-from liquidlog.foresee.reads import OBJECT_STORE
 from liquidlog.foresee.rows import FROM_ROWS
 from liquidlog.foresee.sample import KeptRows, Rows, sampled
-from liquidlog.foresee.verdict import Bar, Criteria, Verdict
+from liquidlog.foresee.verdict import OBJECT_STORE, Bar, Criteria, Verdict
 from liquidlog.operations.planned import judge, planned
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.snapshot import Snapshot

@@ -28,7 +28,7 @@ from bench_rewrite import (
 )
 
 from liquidlog import Table
-from liquidlog.data.logical_file import write_vector
+from liquidlog.data.reader import write_vector
 from liquidlog.data.runs import Run, run_token
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidspark.executor import execute

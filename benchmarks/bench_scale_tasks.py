@@ -20,7 +20,7 @@ import pyarrow as pa
 from bench_rewrite import Stopwatch
 from pyspark.sql import SparkSession
 
-from liquidlog.data.logical_file import Located
+from liquidlog.data.reader import Located
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.groups import Share, shares
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from liquidlog.operations.workloads import import_workload
+from liquidlog.operations.advise import import_workload
 from liquidlog.workload.sources import chunks
 
 RECORDED: Final = (

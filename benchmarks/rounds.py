@@ -26,8 +26,8 @@ from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.arguments import one
 from liquidlog.spec.bounds import Bounds, ColumnBounds
+from liquidlog.spec.text import one
 
 NO_CUBE: Final = -1
 

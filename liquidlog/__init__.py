@@ -10,6 +10,7 @@ else may change from release to release.
 - `commit` an opened table, and changes to its next version
 - `local` the executor without Spark
 - `sql` statements of SQL about tables, text to values
+- `advice` the candidates for a layout, and the choice among them
 - `doctor` findings about a table, and the actions that repair it
 - `errors` the tree of errors, codes, exit statuses, and the reasons that errors hold
 - `version` of this distribution

@@ -37,7 +37,7 @@ from liquidlog.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from liquidlog.log.checkpointing import Checkpointed, SecondOpinion, write_checkpoint
+from liquidlog.log.history import Checkpointed, SecondOpinion, write_checkpoint
 from liquidlog.log.loader import (
     advance,
     follow,
@@ -64,19 +64,22 @@ from liquidlog.spec.actions import (
     Protocol,
     RemoveFile,
     Step,
+    commit_name,
     course_of,
     encode_actions,
     file_key,
     vector_id,
 )
 from liquidlog.spec.bounds import BoundsOf, remembering
-from liquidlog.spec.evolution import FileTerms, metadata_changes, protocol_changes, schema_problems
 from liquidlog.spec.features import (
     CHECKPOINT_PROTECTION,
+    FileTerms,
     has_in_commit_timestamps,
+    metadata_changes,
+    protocol_changes,
+    schema_problems,
     unsupported_for_writing,
 )
-from liquidlog.spec.paths import commit_name
 from liquidlog.storage.addresses import OptionsSource
 from liquidlog.storage.files import TableStore
 from liquidlog.storage.objects import AmbiguousPutError

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.layouts import Layout
+from liquidlog.curve.boxes import Layout
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.groups import Engine, Flight, GroupsInFlight, Slots, runs_of

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from liquidlog.errors import DocumentError
 from liquidlog.spec.actions import UNREADABLE, DeletionVector
-from liquidlog.spec.arrow import json_texts
-from liquidlog.spec.evolution import TableTerms
-from liquidlog.spec.partitions import PartitionTexts, data_schema
+from liquidlog.spec.arrow import PartitionTexts, data_schema, json_texts
+from liquidlog.spec.features import TableTerms
 from liquidlog.spec.schema import (
     NESTED_IDS,
     MappingMode,
@@ -41,7 +40,7 @@ from liquidlog.spec.schema import (
 from liquidlog.spec.text import Summary
 
 if TYPE_CHECKING:
-    from liquidlog.curve.cuts import ValuePredicates
+    from liquidlog.curve.curves import ValuePredicates
 
 
 _BATCH_FILES: Final = 8_192
@@ -455,7 +454,7 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
 
     def conditions(self, kinds: Sequence[pa.DataType]) -> "ValuePredicates":
         """Return the predicates over values of columns of these types."""
-        from liquidlog.curve.cuts import IntervalEnds, ValuePredicates
+        from liquidlog.curve.curves import IntervalEnds, ValuePredicates
 
         alternatives = [one for predicate in self.predicates for one in predicate.any_of]
         terms = [term for alternative in alternatives for term in alternative]

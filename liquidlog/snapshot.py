@@ -26,17 +26,19 @@ from liquidlog.spec.actions import (
     DeletionVector,
     DomainMetadata,
     FileKey,
+    LogFile,
     Metadata,
     Protocol,
     RemoveFile,
     SetTransaction,
+    canonical_paths,
+    named_twice,
+    normal_paths,
     replay_key,
     vector_id,
 )
-from liquidlog.spec.arrow import arrow_type, one_array
+from liquidlog.spec.arrow import arrow_type, data_schema, one_array
 from liquidlog.spec.bounds import cast_where_possible, has_bounds, record_counts
-from liquidlog.spec.partitions import data_schema
-from liquidlog.spec.paths import LogFile, canonical_paths, named_twice, normal_paths
 from liquidlog.spec.schema import Leaf, StructType
 from liquidlog.spec.text import Summary, json_text
 

@@ -40,36 +40,37 @@ from liquidlog.plan import (
 )
 from liquidlog.predicates.workload import Queries, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.arguments import (
+from liquidlog.spec.schema import Path, StructType, split_path
+from liquidlog.spec.text import (
+    Rows,
+    Summary,
     address,
     column_paths,
     number,
     one,
+    parse_duration,
+    parse_size,
+    parse_time,
     text_mapping,
     texts,
     transaction,
     whole_number,
 )
-from liquidlog.spec.schema import Path, StructType, split_path
-from liquidlog.spec.text import Rows, Summary, parse_duration, parse_size, parse_time
 from liquidlog.storage.addresses import OptionsSource, table_in_catalog
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
-    from liquidlog.advice.advice import Advice, AdviceDocument
+    from liquidlog.advice import Advice, AdviceDocument
     from liquidlog.clustering.health import Health
     from liquidlog.doctor import Diagnosis
-    from liquidlog.foresee.reads import Prediction
-    from liquidlog.foresee.verdict import Criteria, Verdict
-    from liquidlog.log.checkpointing import Checkpointed
-    from liquidlog.operations.define import DroppedFeature
+    from liquidlog.foresee.verdict import Criteria, Prediction, Verdict
+    from liquidlog.log.history import Checkpointed
     from liquidlog.operations.doctor import Mended, Overview
     from liquidlog.operations.inspect import Scan
-    from liquidlog.operations.optimize import Optimized
+    from liquidlog.operations.optimize import CommitReport, GroupWatch, Optimized
     from liquidlog.operations.outputs import Vacuumed
-    from liquidlog.operations.rewrite import CommitReport, GroupWatch
-    from liquidlog.operations.writes import Appended, Source
+    from liquidlog.operations.writes import Appended, DroppedFeature, Source
 
 __all__ = ["Size", "Table", "system_clock"]
 
@@ -166,7 +167,7 @@ class Table(Summary):
                 partition column is refused.
             StorageError: If the target cannot be written.
         """
-        from liquidlog.operations.define import Definition, create
+        from liquidlog.operations.writes import Definition, create
 
         if table_in_catalog(address(uri, argument="uri")):
             raise UsageError(
@@ -212,7 +213,7 @@ class Table(Summary):
     def _queries(self, workload: Queries) -> Workload:
         if workload == ():
             return ()
-        from liquidlog.operations.workloads import workload_of
+        from liquidlog.operations.advise import workload_of
 
         return workload_of(workload, self.uri, self.opened.store.storage)
 
@@ -496,7 +497,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be rewritten.
         """
-        from liquidlog.advice.search import MIN_GAIN
+        from liquidlog.advice import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
         from liquidlog.operations.planned import judge
@@ -566,7 +567,7 @@ class Table(Summary):
     def _advised(
         self, advice: "AdviceDocument", workload: Queries | None, settings: PlanSettings
     ) -> ClusteringPlan:
-        from liquidlog.advice.advice import AdviceDocument
+        from liquidlog.advice import AdviceDocument
         from liquidlog.operations.advise import plan_advised
 
         kind = "advice, as decode_advice returns it"
@@ -672,7 +673,7 @@ class Table(Summary):
             ResultMismatchError: If the result does not match the plan, or lost a row.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
-        from liquidlog.operations.rewrite import commit_groups
+        from liquidlog.operations.optimize import commit_groups
 
         finished = one(result, RewriteResult, argument="result", expected="a RewriteResult")
         report = commit_groups(
@@ -706,7 +707,7 @@ class Table(Summary):
             UsageError: If an argument is not what `commit` takes.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
-        from liquidlog.operations.rewrite import commit_groups
+        from liquidlog.operations.optimize import commit_groups
 
         return commit_groups(
             self.opened,
@@ -734,7 +735,7 @@ class Table(Summary):
         seconds or every minute, but none yet. If it cannot read the log, it logs that to
         `liquidlog.executors` and tries again later.
         """
-        from liquidlog.operations.rewrite import watch_for
+        from liquidlog.operations.optimize import watch_for
 
         return watch_for(self.opened, _plan(plan), max_reconciled_share)
 
@@ -929,7 +930,7 @@ class Table(Summary):
             CommitError: If the commit did not land.
         """
         from liquidlog.definition.create import cluster_by_change
-        from liquidlog.operations.define import changed
+        from liquidlog.operations.writes import changed
 
         paths = None if columns is None else column_paths(columns, argument="columns")
         return changed(self.opened, partial(cluster_by_change, columns=paths), dry_run=dry_run)
@@ -948,7 +949,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If a commit did not land.
         """
-        from liquidlog.operations.define import drop_feature
+        from liquidlog.operations.writes import drop_feature
 
         return drop_feature(
             self.opened,
@@ -968,7 +969,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If a commit did not land.
         """
-        from liquidlog.advice.advice import Advice
+        from liquidlog.advice import Advice
         from liquidlog.operations.advise import apply_advice
 
         one(advice, Advice, argument="advice", expected="an Advice")
@@ -1005,7 +1006,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import changed, renaming
+        from liquidlog.operations.writes import changed, renaming
 
         name = split_path(new)
         if len(name) > 1:
@@ -1027,7 +1028,7 @@ class Table(Summary):
             CommitError: If the commit did not land.
         """
         from liquidlog.definition.schema_changes import add_change
-        from liquidlog.operations.define import changed
+        from liquidlog.operations.writes import changed
         from liquidlog.spec.arrow import delta_schema
 
         given = one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
@@ -1050,7 +1051,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import changed, dropping
+        from liquidlog.operations.writes import changed, dropping
 
         columns = column_paths(names, argument="names")
         return changed(self.opened, dropping(columns, if_exists=if_exists), dry_run=dry_run)
@@ -1074,7 +1075,7 @@ class Table(Summary):
             CommitError: If the commit did not land.
         """
         from liquidlog.definition.schema_changes import properties_change
-        from liquidlog.operations.define import changed
+        from liquidlog.operations.writes import changed
 
         derive = partial(
             properties_change,

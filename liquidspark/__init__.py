@@ -2,11 +2,10 @@
 
 The names below are loaded on first use, so the package can be imported without pyspark.
 
-- `executor` plan to result, group by group: the tasks of a group as Spark jobs, and their requests
-- `frames` append, overwrite and read as jobs; `arriving` the tasks that sample, place and write
-  rows of a DataFrame; `streaming` appends of micro-batches
-- `session` Spark sessions with our settings, and the differences between versions of Spark
-- `probing` checks of the driver and the workers before a rewrite
+- `executor` plan to result, group by group: the tasks of a group as Spark jobs, and their requests;
+  the tasks that sample, place and write rows of a DataFrame
+- `frames` append, overwrite, read, and streams into tables
+- `session` Spark sessions with our settings, checks of the driver and the workers
 - `cli` the entry point, `__main__` the program for spark-submit
 - `tables` DeltaTable with Delta's names, and SQL on a session
 """
@@ -19,8 +18,7 @@ from liquidlog.version import __version__
 
 if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups, session_tasks
-    from liquidspark.frames import append, overwrite, read
-    from liquidspark.streaming import InlineClustering, stream
+    from liquidspark.frames import InlineClustering, append, overwrite, read, stream
     from liquidspark.tables import sql
 
 __all__ = [
@@ -40,13 +38,13 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _MODULES = {
-    "InlineClustering": "liquidspark.streaming",
+    "InlineClustering": "liquidspark.frames",
     "append": "liquidspark.frames",
     "overwrite": "liquidspark.frames",
     "read": "liquidspark.frames",
     "session_tasks": "liquidspark.executor",
     "sql": "liquidspark.tables",
-    "stream": "liquidspark.streaming",
+    "stream": "liquidspark.frames",
 }
 
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from liquidlog import sql as ask
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
-from liquidlog.operations.optimize import expected_metrics, partition_where
-from liquidlog.operations.rewrite import require_rewritable
-from liquidlog.operations.workloads import read_workload
+from liquidlog.operations.advise import read_workload
+from liquidlog.operations.optimize import expected_metrics, partition_where, require_rewritable
 from liquidlog.predicates.workload import Workload
-from liquidlog.report.jsonable import jsonable
-from liquidlog.spec.arguments import address, number, one, text_mapping, texts
+from liquidlog.report.printing import jsonable
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
+from liquidlog.spec.text import address, number, one, text_mapping, texts
 from liquidlog.sql import column_type, parse_statement
 from liquidlog.storage.addresses import OptionsSource, StorageOptions
 from liquidlog.table import Table

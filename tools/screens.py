@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.cli.main import cli, run
-from liquidlog.spec.paths import LOG_DIR
+from liquidlog.spec.actions import LOG_DIR
 from support.html_pages import Browser, browser, chromium
 from support.repository import ROOT
 

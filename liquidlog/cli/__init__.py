@@ -1,11 +1,10 @@
 """The commands: thin calls of liquidlog.table that print text or, with `--json`, JSON.
 
 - `main` lists the verbs by section and loads a verb when it is called: begin here
+- `commands` the verbs of one table that rewrite no file, `statements` the verb `sql`
+- `rewriting` the verbs that plan, rewrite and commit, `upkeeping` those of many tables
 - `options` parses values, completes words and reads defaults from a file
-- `output` prints results, logs for -v, and asks for consent
-- `looking`, `changing`, `rewriting` hold the verbs of one table, `upkeeping` those of many,
-  `statements` the verb `sql`
-- `failures` turns errors into sentences and exit statuses
+- `output` prints results, logs for -v, asks for consent, and turns errors into exit statuses
 """
 
 import os

@@ -736,6 +736,6 @@ def workload_at(source: str | None, uri: str, options: Mapping[str, str]) -> Wor
     if source is None:
         return ()
     # This import takes longer than looking at a table.
-    from liquidlog.operations.workloads import read_workload
+    from liquidlog.operations.advise import read_workload
 
     return read_workload(source, table=uri, storage_options=StorageOptions.of(options))

@@ -73,9 +73,16 @@ from liquidlog.operations.executors import (
 )
 from liquidlog.operations.optimize import (
     DEFAULT_MIN_GAIN,
+    complete_result,
     optimize_in_rounds,
+    read_advice,
+    read_plan,
+    read_result,
+    require_rewritable,
     require_rounds,
+    result_so_far,
     rewrite_and_commit,
+    watch_of,
 )
 from liquidlog.operations.outputs import at_work
 from liquidlog.operations.planned import (
@@ -88,25 +95,15 @@ from liquidlog.operations.planned import (
     predicted,
     snapshot_of_plan,
 )
-from liquidlog.operations.rewrite import (
-    complete_result,
-    read_advice,
-    read_plan,
-    read_result,
-    require_rewritable,
-    result_so_far,
-    watch_of,
-)
 from liquidlog.plan import ClusteringPlan, Outcome, plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate, Workload
-from liquidlog.report import changes, rewrites
-from liquidlog.report.jsonable import printed_plan
-from liquidlog.report.printing import say
+from liquidlog.report import console
+from liquidlog.report.printing import printed_plan, say
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
-    from liquidlog.foresee.reads import Prediction
+    from liquidlog.foresee.verdict import Prediction
 
 
 def criteria_for(
@@ -203,12 +200,12 @@ def plan(
     if output is not None:
         replace_file(output, plan_pieces(made))
     if not is_json():
-        emit(made, partial(changes.judged_plan, verdict))
+        emit(made, partial(console.judged_plan, verdict))
         return
     document = {**printed_plan(made), "verdict": verdict}
     if criteria.workload:
         document["prediction"] = predicted(opened.opened, made, criteria)
-    emit(document, changes.plan)
+    emit(document, console.plan)
 
 
 def _check_why(judging: Mapping[str, Any], why: str | None, limit: int | None) -> None:
@@ -220,10 +217,10 @@ def _check_why(judging: Mapping[str, Any], why: str | None, limit: int | None) -
 
 def _explain(opened: Table, made: ClusteringPlan, path: str | None, limit: int | None) -> None:
     if path is None and limit is None and not is_json():
-        emit(explain_together(made, examples=3), changes.explanation)
+        emit(explain_together(made, examples=3), console.explanation)
         return
     rows = opened.explain(made, path=path)
-    emit(first_of(rows, limit), changes.explained_files, root="explain")
+    emit(first_of(rows, limit), console.explained_files, root="explain")
     say_rest(len(rows), limit)
 
 
@@ -255,8 +252,8 @@ def workload(
     Sources are Spark event logs, files of SQL, query logs of DuckDB, Databricks and Trino as CSV,
     JSON or Parquet, imported workloads, Delta tables, and directories of these.
     """
-    from liquidlog.operations.workloads import import_workload
-    from liquidlog.report.tables import imported
+    from liquidlog.operations.advise import import_workload
+    from liquidlog.report.console import imported
     from liquidlog.workload.form import encode_queries
 
     del action
@@ -325,7 +322,7 @@ def advise(
     It measures layouts on sampled rows: the older queries choose one, the newest judge it. Only
     --apply changes the table, and nothing rewrites a file.
     """
-    from liquidlog.advice.advice import encode_advice
+    from liquidlog.advice import encode_advice
 
     if dry_run and not apply:
         raise UsageError("--dry-run has no effect without --apply", option="dry_run")
@@ -349,10 +346,10 @@ def advise(
     if apply and found.protocol_change is not None:
         note(str(found.protocol_change))
     applied = opened.apply_advice(found, dry_run=dry_run) if apply else ()
-    document, report = found.document(), changes.advice(found)
+    document, report = found.document(), console.advice(found)
     if apply:
         document["applied"] = list(applied)
-        report = (*report, *changes.applied_advice(applied, dry_run=dry_run))
+        report = (*report, *console.applied_advice(applied, dry_run=dry_run))
     emit(document, lambda _: report, dry_run=dry_run)
 
 
@@ -503,8 +500,8 @@ def optimize(
     end = {**_by(chosen), "verdict": verdict}
     if dry_run:
         engine.require_doable(chosen, made)
-        would = rewrites.would_do(opened, made, seconds, gain, commits)
-        emit({**would, **end}, partial(changes.would_optimize, verdict, made), dry_run=True)
+        would = console.would_do(opened, made, seconds, gain, commits)
+        emit({**would, **end}, partial(console.would_optimize, verdict, made), dry_run=True)
         return
     _say_verdict(verdict, yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
@@ -513,7 +510,7 @@ def optimize(
             done = rewrite(seconds, made)
         else:
             done = _in_rounds(opened, partial(opened.plan, **fitted), rewrite, made, gain)
-    emit({**done, **end}, changes.optimized)
+    emit({**done, **end}, console.optimized)
 
 
 def _in_rounds(
@@ -525,7 +522,7 @@ def _in_rounds(
 ) -> Mapping[str, Any]:
     execute = partial(rewrite, 0.0)
     rounds = optimize_in_rounds(opened.opened, again, execute, min_gain=gain, first=first)
-    return rewrites.rounds_document(opened, first, tuple(rounds))
+    return console.rounds_document(opened, first, tuple(rounds))
 
 
 def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> float | None:
@@ -565,7 +562,7 @@ def _rewritten_round(
             on_group=on_group,
         )
     seconds = planned_seconds + done.seconds
-    return rewrites.round_document(made, done.report, done.metrics, seconds, commits)
+    return console.round_document(made, done.report, done.metrics, seconds, commits)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -601,8 +598,8 @@ def run(
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
         engine.require_doable(engine.chosen(made), made, missing)
-        shown = rewrites.would_run(made, finished) if is_json() else made
-        emit(shown, partial(changes.would_rewrite, finished=done), dry_run=True)
+        shown = console.would_run(made, finished) if is_json() else made
+        emit(shown, partial(console.would_rewrite, finished=done), dry_run=True)
         return
     watch = watch_of(made, storage_options)
 
@@ -615,7 +612,7 @@ def run(
 
     with executors_heard():
         result = complete_result(output, made, rewrite, watch)
-    emit(result, changes.rewritten)
+    emit(result, console.rewritten)
 
 
 @verb("liquidlog commit plan.json result.jsonl")
@@ -642,8 +639,8 @@ def commit(
     storage_options = storage_options or storage_defaults(made.table_uri)
     opened = Table.open(made.table_uri, storage_options=storage_options)
     report = opened.commit(made, result, **commits, dry_run=dry_run)
-    document = rewrites.committed_document(made, report, commits)
-    emit_change(document, changes.committed, dry_run=dry_run)
+    document = console.committed_document(made, report, commits)
+    emit_change(document, console.committed, dry_run=dry_run)
 
 
 _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")
@@ -729,15 +726,15 @@ def migrate(
             engine.require_doable(chosen, made)
         else:
             replace_file(output, plan_pieces(made))
-        would = {**rewrites.would_do(opened, made, planned_seconds, None, commits), **_by(chosen)}
+        would = {**console.would_do(opened, made, planned_seconds, None, commits), **_by(chosen)}
         _show(made, would, notice, predicted)
         return
     require_consent(str(notice), yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
         done = _rewritten_round(opened, waiting, commits, planned_seconds, made)
     emit(
-        rewrites.migration_document(made, {**done, **_by(chosen)}, notice, predicted),
-        changes.migrated,
+        console.migration_document(made, {**done, **_by(chosen)}, notice, predicted),
+        console.migrated,
     )
 
 
@@ -746,7 +743,7 @@ def _extend(opened: Table, path: Path) -> None:
     made = opened.plan_migration(add_to=read_plan(str(path)))
     seconds = time.monotonic() - started
     replace_file(path, plan_pieces(made))
-    would = rewrites.would_do(opened, made, seconds, None, {})
+    would = console.would_do(opened, made, seconds, None, {})
     would = {**would, "executor": None, "executor_reason": None}
     _show(made, would, migration_notice(opened.snapshot(), made), None)
 
@@ -757,8 +754,8 @@ def _show(
     notice: MigrationNotice,
     predicted: "Prediction | None",
 ) -> None:
-    shown = partial(changes.would_migrate, made, predicted, notice)
-    document = rewrites.migration_document(made, would, notice, predicted)
+    shown = partial(console.would_migrate, made, predicted, notice)
+    document = console.migration_document(made, would, notice, predicted)
     emit(document, shown, dry_run=True)
 
 

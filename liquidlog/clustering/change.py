@@ -27,12 +27,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
     sizes,
 )
-from liquidlog.clustering.staleness import (
-    Staleness,
-    deleted_rows,
-    partition_mismatches,
-    staleness_of,
-)
+from liquidlog.clustering.planner import Staleness, deleted_rows, partition_mismatches, staleness_of
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -66,11 +61,11 @@ from liquidlog.spec.actions import (
     CopiedAdd,
     DeletionVector,
     RemoveFile,
+    encoded_path,
 )
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import wide_bounds
-from liquidlog.spec.iceberg import file_tags
-from liquidlog.spec.paths import encoded_path
+from liquidlog.spec.features import file_tags
 from liquidlog.spec.schema import quote_path
 
 # The metrics of an OPTIMIZE run, under the reference engine's names.

@@ -56,21 +56,26 @@ from liquidlog.plan import (
     plan_version,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, distinct_values, num_records
-from liquidlog.spec.arguments import CODEC_PROPERTY, Codec, parse_codec
-from liquidlog.spec.arrow import one_array
+from liquidlog.spec.arrow import (
+    PartitionTexts,
+    one_array,
+    output_directory,
+    partition_fields,
+    same_value,
+)
 from liquidlog.spec.bounds import Bounds, BoundsOf, Mask, indexed_leaves
-from liquidlog.spec.evolution import file_problems, table_terms
 from liquidlog.spec.features import (
     DELETION_VECTORS,
     ICEBERG_COMPAT_V2,
+    PROPERTY_V2,
+    file_problems,
     is_true,
     materializes_partitions,
     table_features,
+    table_terms,
 )
-from liquidlog.spec.iceberg import PROPERTY_V2
-from liquidlog.spec.partitions import PartitionTexts, output_directory, partition_fields, same_value
 from liquidlog.spec.schema import mapping_mode
-from liquidlog.spec.text import render_size
+from liquidlog.spec.text import CODEC_PROPERTY, Codec, parse_codec, render_size
 
 # The partitions of a table's live files: files of two partitions are never in one group
 #

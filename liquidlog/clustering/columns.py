@@ -33,26 +33,27 @@ from liquidlog.snapshot import (
     partition_values,
 )
 from liquidlog.spec.actions import UNREADABLE, AddFile, DomainMetadata, Metadata, Protocol
-from liquidlog.spec.arrow import one_array
+from liquidlog.spec.arrow import (
+    READ_AS,
+    PartitionTexts,
+    in_zone,
+    one_array,
+    partition_fields,
+    untyped_values,
+)
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, has_bounds, indexed_leaves
-from liquidlog.spec.evolution import file_problems
 from liquidlog.spec.features import (
+    PROPERTY_V1,
+    PROPERTY_V2,
     ROW_TRACKING,
     ROW_TRACKING_ENABLED,
     ROW_TRACKING_SUSPENDED,
     SHREDDING,
     clustering_upgrade,
+    file_problems,
     is_clustered,
     is_true,
     table_features,
-)
-from liquidlog.spec.iceberg import PROPERTY_V1, PROPERTY_V2
-from liquidlog.spec.partitions import (
-    READ_AS,
-    PartitionTexts,
-    in_zone,
-    partition_fields,
-    untyped_values,
 )
 from liquidlog.spec.schema import (
     ArrayType,

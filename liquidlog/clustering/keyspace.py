@@ -20,9 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.curve.curves import Curve, places_among, sorted_values
-from liquidlog.curve.cuts import GridPredicates, IntervalEnds, ValuePredicates
-from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
+from liquidlog.curve.boxes import key_order_bits, place_columns, place_rows
+from liquidlog.curve.curves import (
+    Curve,
+    GridPredicates,
+    IntervalEnds,
+    ValuePredicates,
+    places_among,
+    sorted_values,
+)
 from liquidlog.plan import FittedWorkload
 from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
 

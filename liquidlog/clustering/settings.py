@@ -31,18 +31,22 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec import text
-from liquidlog.spec.arguments import (
+from liquidlog.spec.arrow import READ_AS
+from liquidlog.spec.schema import Path, StructType, find_column, quote_path, split_paths
+from liquidlog.spec.text import (
     CODEC_PROPERTY,
     column_paths,
+    near_names,
     number,
     one,
     parse_codec,
+    parse_size,
     refuse,
+    render_size,
+    suggestion,
+    unknown_columns,
     whole_number,
 )
-from liquidlog.spec.partitions import READ_AS
-from liquidlog.spec.schema import Path, StructType, find_column, quote_path, split_paths
-from liquidlog.spec.text import near_names, parse_size, render_size, suggestion, unknown_columns
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""

@@ -17,22 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.curve.curves import Ids, range_ids
-from liquidlog.data.checksum import (
+from liquidlog.data.reader import DataFile, DataLayout, Located, LogicalFile, is_live
+from liquidlog.data.runs import Run
+from liquidlog.data.values import (
     Lane,
     Lanes,
     add_checksums,
+    decoded,
+    integer_array,
     lanes_checksum,
     multiset_checksum,
     row_lanes,
     same_bits,
     subtract_checksums,
 )
-from liquidlog.data.encodings import decoded, integer_array
-from liquidlog.data.logical_file import DataLayout, Located, LogicalFile, is_live
-from liquidlog.data.reader import DataFile
-from liquidlog.data.runs import Run
-from liquidlog.data.statistics import read_row_group_bounds
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.writer import DataFileWriter, read_row_group_bounds
 from liquidlog.errors import (
     DataFileError,
     ReconcileLimitError,
@@ -40,9 +39,9 @@ from liquidlog.errors import (
     RowsNotFoundError,
 )
 from liquidlog.plan import ClusteringPlan, InputFile, Tasks, WriterOptions, WrittenFile, file_schema
+from liquidlog.spec.actions import Positions
 from liquidlog.spec.arrow import leaf_column, one_array
 from liquidlog.spec.bounds import Bounds, ColumnBounds, has_bounds, parse_bounds
-from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 

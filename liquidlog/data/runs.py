@@ -33,9 +33,8 @@ from uuid import UUID
 import msgspec
 
 from liquidlog.errors import ExecutorError, LiquidlogError, StorageError
-from liquidlog.spec.actions import UNREADABLE
-from liquidlog.spec.deletion_vectors import VECTOR_PREFIX
-from liquidlog.spec.partitions import is_safe_directory
+from liquidlog.spec.actions import UNREADABLE, VECTOR_PREFIX
+from liquidlog.spec.arrow import is_safe_directory
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import (
     create_small,

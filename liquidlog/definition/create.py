@@ -29,30 +29,32 @@ from liquidlog.errors import (
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata, Protocol
-from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.arrow import unwritable_partitions
 from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS
-from liquidlog.spec.evolution import FREE_FEATURES, MANIFESTS, file_problems, schema_problems
 from liquidlog.spec.features import (
     CHECKPOINT_PROTECTION,
     CLUSTERING,
     COLUMN_MAPPING,
     DELETION_VECTORS,
     DOMAIN_METADATA,
+    FREE_FEATURES,
     IN_COMMIT_TIMESTAMP,
+    MANIFESTS,
     READER_FEATURE_VERSION,
     ROW_TRACKING,
     WRITER_FEATURE_VERSION,
     clustering_upgrade,
     feature_named,
+    file_problems,
     implied_features,
     is_clustered,
     new_table_protocol,
+    schema_problems,
     switched_feature,
     table_features,
     unsupported_for_writing,
     without_feature,
 )
-from liquidlog.spec.partitions import unwritable_partitions
 from liquidlog.spec.schema import (
     MAX_COLUMN_ID,
     MODE,
@@ -74,7 +76,14 @@ from liquidlog.spec.schema import (
     with_mapping,
     without_mapping,
 )
-from liquidlog.spec.text import json_text, near_names, unknown_columns, unset_properties
+from liquidlog.spec.text import (
+    CODEC_NAMES,
+    CODEC_PROPERTY,
+    json_text,
+    near_names,
+    unknown_columns,
+    unset_properties,
+)
 
 # PROTOCOL.md has no procedure to remove a feature. This follows DROP FEATURE of Delta Spark 4.4
 # (AlterTableDropFeatureDeltaCommand), and also drops `clustering`. Only writer features can be

@@ -60,10 +60,11 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.spec.arrow import CHAR_VARCHAR, intervals, unsupported_types, without_void
 from liquidlog.spec.bounds import STATS_COLUMNS, has_bounds, indexed_leaves
-from liquidlog.spec.evolution import is_widening, schema_problems
 from liquidlog.spec.features import (
     PREVIEW,
     column_mapping_upgrade,
+    is_widening,
+    schema_problems,
     switched_feature,
     table_features,
     with_features,

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from liquidlog.errors import LiquidlogError, StorageError, UsageError
 from liquidlog.logs import Log
-from liquidlog.spec.paths import LOG_DIR
+from liquidlog.spec.actions import LOG_DIR
 from liquidlog.spec.text import masked
 from liquidlog.storage.addresses import (
     NO_OPTIONS,

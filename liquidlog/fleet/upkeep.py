@@ -45,13 +45,12 @@ from liquidlog.fleet.policy import (
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
+from liquidlog.operations.advise import predicates_of
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.executors import ExecutorOf
-from liquidlog.operations.optimize import rewritten
+from liquidlog.operations.optimize import require_rewritable, rewritten
 from liquidlog.operations.outputs import at_work, claimed
 from liquidlog.operations.planned import judge, judge_plan
-from liquidlog.operations.rewrite import require_rewritable
-from liquidlog.operations.workloads import predicates_of
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.text import render_size

@@ -21,7 +21,7 @@ from liquidlog.clustering.choice import input_files, writer_options
 from liquidlog.clustering.columns import planned_row_tracking
 from liquidlog.clustering.keyspace import finite_numbers
 from liquidlog.curve.curves import sorted_values
-from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
+from liquidlog.data.reader import DataLayout, Located, LogicalFile
 from liquidlog.data.writer import FileEncoding, Trial, worth_dictionaries
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.sample import (

@@ -2,7 +2,6 @@
 
 - `loader` the read path: the files of a version, its commits, the Snapshot: begin here
 - `checkpoints` reads checkpoints; the bounds and statistics of live files; adds as written
-- `history` past commits, their times, removed files, and every file that some version names
-- `checkpointing` writes a checkpoint and proves it; asks delta-rs about the live files
+- `history` past commits, their times and removed files; writes a checkpoint and proves it
 - `managed` a table whose versions a catalog ratifies
 """

@@ -36,6 +36,7 @@ from liquidlog.snapshot import (
     tail_statistics,
 )
 from liquidlog.spec.actions import (
+    SIDECAR_DIR,
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
@@ -45,11 +46,15 @@ from liquidlog.spec.actions import (
     Protocol,
     SetTransaction,
     Sidecar,
+    are_plain,
+    commit_name,
     decode_line,
     decode_sidecar_line,
     file_key,
+    log_path,
+    parse_log_file,
 )
-from liquidlog.spec.arrow import json_objects, map_values, one_array
+from liquidlog.spec.arrow import Calendars, json_objects, map_values, one_array
 from liquidlog.spec.bounds import (
     MAX_VALUES,
     MIN_VALUES,
@@ -63,8 +68,6 @@ from liquidlog.spec.bounds import (
     parse_bounds,
     record_counts,
 )
-from liquidlog.spec.calendars import Calendars
-from liquidlog.spec.paths import SIDECAR_DIR, are_plain, commit_name, log_path, parse_log_file
 from liquidlog.spec.schema import Leaf, Path
 from liquidlog.spec.text import json_scalar
 from liquidlog.storage.files import Source, TableStore

@@ -43,17 +43,25 @@ from liquidlog.snapshot import (
     unsound,
 )
 from liquidlog.spec.actions import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    MAX_LOG_BYTES,
     UNREADABLE,
+    VERSION_DIGITS,
     Commit,
     CommitInfo,
     FileChanges,
+    LogFile,
+    LogFileKind,
     NamedFile,
     Protocol,
+    are_plain,
+    commit_name,
     decode_change_line,
     decode_line,
     file_key,
+    log_path,
 )
-from liquidlog.spec.arguments import address
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.features import (
     CATALOG_MANAGED,
@@ -61,18 +69,8 @@ from liquidlog.spec.features import (
     table_features,
     unsupported_for_inspection,
 )
-from liquidlog.spec.paths import (
-    LAST_CHECKPOINT,
-    LOG_DIR,
-    MAX_LOG_BYTES,
-    VERSION_DIGITS,
-    LogFile,
-    LogFileKind,
-    are_plain,
-    commit_name,
-    log_path,
-)
 from liquidlog.spec.schema import parse_schema
+from liquidlog.spec.text import address
 from liquidlog.storage.addresses import (
     OptionsSource,
     StorageOptions,

@@ -23,12 +23,16 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
 )
 from liquidlog.logs import Log
-from liquidlog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, decode_line
-from liquidlog.spec.paths import (
+from liquidlog.spec.actions import (
     STAGED_DIR,
+    CommitInfo,
+    DomainMetadata,
     LogFile,
     LogFileKind,
+    Metadata,
+    Protocol,
     commit_name,
+    decode_line,
     log_path,
     parse_log_file,
     staged_name,

@@ -31,7 +31,7 @@ from liquidlog.clustering.change import (
     rewrite_change,
 )
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.staleness import (
+from liquidlog.clustering.planner import (
     DeletedInput,
     Reconcilable,
     Staleness,
@@ -60,7 +60,7 @@ from liquidlog.data.deleted_rows import (
     require_found,
     write_without,
 )
-from liquidlog.data.logical_file import located_vector, read_deletion_vector, write_vector
+from liquidlog.data.reader import located_vector, read_deletion_vector, write_vector
 from liquidlog.data.runs import Run, run_token
 from liquidlog.errors import (
     CommitConflictError,
@@ -98,12 +98,17 @@ from liquidlog.plan import (
     tagged_groups,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Change, DeletionVector, vector_id
-from liquidlog.spec.arguments import number, refuse
-from liquidlog.spec.deletion_vectors import Positions, framed_bytes, vector_path
+from liquidlog.spec.actions import (
+    Change,
+    DeletionVector,
+    LogFile,
+    Positions,
+    framed_bytes,
+    vector_id,
+    vector_path,
+)
 from liquidlog.spec.features import has_deletion_vectors
-from liquidlog.spec.paths import LogFile
-from liquidlog.spec.text import parse_size
+from liquidlog.spec.text import number, parse_size, refuse
 from liquidlog.storage.files import Maintenance, TableStore
 
 _log: Final = Log(__name__)

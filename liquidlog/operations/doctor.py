@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from liquidlog.advice.advice import Advice
+from liquidlog.advice import Advice
 from liquidlog.clustering.choice import writer_options
 from liquidlog.clustering.columns import (
     HIDDEN_COLUMNS,
@@ -21,10 +21,10 @@ from liquidlog.clustering.columns import (
     clustering_state,
 )
 from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.planner import input_rows
 from liquidlog.clustering.settings import remembered_if_right, wrong_values
-from liquidlog.clustering.staleness import input_rows
 from liquidlog.commit import Clock, OpenedTable, require_writable
-from liquidlog.data.statistics import rescan
+from liquidlog.data.writer import rescan
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.schema_changes import (
     last_whole_columns,
@@ -53,7 +53,7 @@ from liquidlog.doctor import (
     without_range,
 )
 from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
-from liquidlog.foresee.ratios import with_ratios
+from liquidlog.foresee.plans import with_ratios
 from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.log.checkpoints import load_bounds, original_adds
 from liquidlog.log.loader import (
@@ -63,9 +63,9 @@ from liquidlog.log.loader import (
     past_definitions,
     read_file_changes,
 )
-from liquidlog.operations.define import Derive, commit_in_place
 from liquidlog.operations.inspect import Scan, detail, judged_health, scan
 from liquidlog.operations.planned import judge, refused
+from liquidlog.operations.writes import Derive, commit_in_place
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths, file_keys
 from liquidlog.spec.actions import Change, FileKey

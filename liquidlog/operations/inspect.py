@@ -36,7 +36,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.foresee.ratios import with_ratios
+from liquidlog.foresee.plans import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Sample
 from liquidlog.log.checkpoints import load_bounds
@@ -45,10 +45,9 @@ from liquidlog.plan import InputFiles, ReadPlan, RowTracking, live_rows
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.actions import AddFile, RemoveFile
-from liquidlog.spec.arrow import arrow_schema, intervals
+from liquidlog.spec.arrow import arrow_schema, in_zone, intervals, partition_fields, typed_value
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.features import table_features
-from liquidlog.spec.partitions import in_zone, partition_fields, typed_value
 from liquidlog.spec.schema import Path, mapping_mode, quote_path
 from liquidlog.spec.text import Summary, iso_time
 from liquidlog.storage.files import TableStore

@@ -20,7 +20,7 @@ from liquidlog.commit import (
     require_writable,
 )
 from liquidlog.data.runs import APPEND, Origin, Run, RunStage, run_token, runs_in, tokens_in
-from liquidlog.data.statistics import columns_held, footer_problems
+from liquidlog.data.writer import columns_held, footer_problems
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -43,10 +43,9 @@ from liquidlog.plan import (
     file_schema,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Change
-from liquidlog.spec.evolution import NewColumn
-from liquidlog.spec.paths import (
+from liquidlog.spec.actions import (
     STAGED_DIR,
+    Change,
     commit_name,
     is_data_name,
     is_hidden,
@@ -54,6 +53,7 @@ from liquidlog.spec.paths import (
     log_path,
     run_token_of,
 )
+from liquidlog.spec.features import NewColumn
 from liquidlog.spec.schema import Path, find_column, quote_path
 from liquidlog.spec.text import (
     RETENTION,

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
-from liquidlog.advice.advice import SAVED_AS, Advice, Steps, steps
-from liquidlog.advice.search import Candidate, layout_arguments
+from liquidlog.advice import SAVED_AS, Advice, Candidate, Steps, layout_arguments, steps
 from liquidlog.clustering.choice import NewId, check_table
 from liquidlog.clustering.columns import (
     OTHER_COLUMNS,
@@ -31,7 +30,15 @@ from liquidlog.clustering.columns import (
     sizes,
 )
 from liquidlog.clustering.keyspace import key_space
-from liquidlog.clustering.planner import fitted_to, no_bounds, plan, readers_of, require_fitted
+from liquidlog.clustering.planner import (
+    fitted_to,
+    input_rows,
+    no_bounds,
+    plan,
+    readers_of,
+    require_fitted,
+    table_changes,
+)
 from liquidlog.clustering.settings import (
     BY_NAME,
     OVERLAP,
@@ -44,7 +51,6 @@ from liquidlog.clustering.settings import (
     remembered_readers,
     settle,
 )
-from liquidlog.clustering.staleness import input_rows, table_changes
 from liquidlog.commit import OpenedTable, require_writable
 from liquidlog.data.reader import ParquetFile
 from liquidlog.definition.create import ProtocolChange, clustering_protocol_change
@@ -56,7 +62,6 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of
-from liquidlog.foresee.reads import Prediction
 from liquidlog.foresee.sample import spread
 from liquidlog.foresee.verdict import (
     MANY_FILES,
@@ -66,6 +71,7 @@ from liquidlog.foresee.verdict import (
     Criteria,
     Option,
     Part,
+    Prediction,
     Verdict,
     candidates,
     command,
@@ -92,14 +98,18 @@ from liquidlog.plan import (
 )
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, distinct_values
-from liquidlog.spec.arguments import number, one
-from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.arrow import (
+    READ_AS,
+    are_old,
+    arrow_type,
+    in_zone,
+    partition_fields,
+    zoneless_columns,
+)
 from liquidlog.spec.bounds import BoundsOf, Mask, indexed_leaves, remembering
-from liquidlog.spec.calendars import are_old
-from liquidlog.spec.evolution import table_terms
-from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, zoneless_columns
+from liquidlog.spec.features import table_terms
 from liquidlog.spec.schema import Path, PrimitiveType, quote_path
-from liquidlog.spec.text import Rows, render_size
+from liquidlog.spec.text import Rows, number, one, render_size
 from liquidlog.storage.files import TableStore
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""Appends and overwrites: the plan of new files, the checks of their rows, and the commit.
+"""Changes without a rewrite: new tables, properties, clustering, appends and overwrites.
+
+Changes that rewrite no file; every attempt derives the change from the newest snapshot.
 
 A plan says how to write the files, a result proves that all rows are in them, and one commit adds
 them. An overwrite also removes the files that match a condition. If only some rows of a file match,
@@ -47,23 +49,42 @@ from liquidlog.commit import (
     Proposal,
     ReadSet,
     land_and_checkpoint,
+    land_first,
     require_writable,
 )
 from liquidlog.curve.curves import sort_rows
-from liquidlog.data.append import Source as OpenSource
-from liquidlog.data.append import open_source
 from liquidlog.data.runs import APPEND, Origin, Run, run_token
+from liquidlog.definition.create import (
+    cleanup_change,
+    create_change,
+    feature_drop,
+    feature_to_drop,
+    like_change,
+    new_table_problems,
+    without_state,
+)
+from liquidlog.definition.schema_changes import (
+    drop_change,
+    plan_rename,
+    plan_retagging,
+    rename_change,
+    retagged,
+)
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     LiquidlogError,
     Outdated,
     ResultMismatchError,
+    SchemaChangeError,
     SchemaMismatchError,
+    SchemaProblem,
+    SchemaProblemKind,
+    TableExistsError,
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.checkpoints import load_bounds
+from liquidlog.log.checkpoints import load_bounds, original_adds
 from liquidlog.log.loader import load_snapshot
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.outputs import (
@@ -93,6 +114,8 @@ from liquidlog.rewriting.sink import (
     arriving_work,
     write_in_run,
 )
+from liquidlog.rewriting.source import Source as OpenSource
+from liquidlog.rewriting.source import open_source
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     ZCUBE_ID,
@@ -101,40 +124,213 @@ from liquidlog.spec.actions import (
     AnyAction,
     Change,
     Metadata,
+    Protocol,
     SetTransaction,
+    encoded_path,
     file_key,
 )
-from liquidlog.spec.arguments import address, several
-from liquidlog.spec.arrow import column_limits, intervals, leaf_column, one_array
-from liquidlog.spec.bounds import remembering
-from liquidlog.spec.evolution import file_problems
-from liquidlog.spec.features import ROW_TRACKING_ENABLED, is_true
-from liquidlog.spec.iceberg import file_tags
-from liquidlog.spec.partitions import (
+from liquidlog.spec.arrow import (
     PartitionTexts,
+    column_limits,
+    delta_schema,
     directory_settings,
+    intervals,
+    leaf_column,
+    one_array,
     partition_fields,
     physical_partition_columns,
     unwritable_partitions,
 )
-from liquidlog.spec.paths import encoded_path
+from liquidlog.spec.bounds import remembering
+from liquidlog.spec.features import (
+    DOMAIN_METADATA,
+    ROW_TRACKING_ENABLED,
+    file_problems,
+    file_tags,
+    is_true,
+    without_feature,
+)
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_COLUMN_ID,
     MappingMode,
+    Path,
     StructType,
     fields_with_paths,
+    find_column,
     mapping_mode,
     parse_schema,
     quote_path,
     render_schema,
     schema_json,
 )
-from liquidlog.spec.text import render_size
+from liquidlog.spec.text import address, render_size, several
 from liquidlog.storage.files import TableStore, are_apart
 
 if TYPE_CHECKING:
     from liquidlog.definition.schema_changes import Alignment
+
+
+Derive = Callable[[Snapshot], Change | None]
+"""Function from a snapshot to the change to commit, None if there is nothing to change."""
+
+
+def commit_in_place(
+    store: TableStore,
+    snapshot: Snapshot,
+    derive: Derive,
+    clock: Clock,
+    *,
+    dry_run: bool,
+    nothing_left: Change | None = None,
+) -> int | None:
+    """Commit a change, or `nothing_left` if others changed it; return the version, if any."""
+    store.require_writable()
+    require_writable(snapshot)
+    if derive(snapshot) is None:
+        return None
+    if dry_run:
+        return snapshot.version + 1
+
+    def required(newest: Snapshot) -> Change:
+        change = derive(newest) or nothing_left
+        assert change is not None  # noqa: S101  ensured by the conflict rules
+        return change
+
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        base=snapshot,
+        derive=required,
+    )
+    return land_and_checkpoint(store, proposal, clock).version
+
+
+def changed(opened: OpenedTable, derive: Derive, *, dry_run: bool) -> int:
+    """Commit a change, if there is one; return the table's version after that."""
+    snapshot = opened.to_change()
+    version = commit_in_place(opened.store, snapshot, derive, opened.clock, dry_run=dry_run)
+    return snapshot.version if version is None else version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """The definition of a new table; what is None comes from `like`, if that is given."""
+
+    schema: StructType | pa.Schema | None
+    like: Snapshot | None
+    cluster_by: tuple[Path, ...] | None
+    properties: Mapping[str, str]
+    partition_by: tuple[Path, ...] | None = None
+    description: str | None = None
+
+
+def create(
+    store: TableStore, definition: Definition, clock: Clock, *, dry_run: bool = False
+) -> None:
+    """Commit version 0 of a new table; with `dry_run`, only check that this is possible."""
+    store.require_writable()
+    if store.list_log():
+        raise TableExistsError(store.uri)
+    change = _creation(definition, clock)
+    if not dry_run and not land_first(store, change, clock):
+        raise TableExistsError(store.uri)
+
+
+def _creation(definition: Definition, clock: Clock) -> Change:
+    problems = [str(problem) for problem in new_table_problems(definition.properties)]
+    if problems:
+        raise UsageError("; ".join(problems), problems=problems)
+    schema, like = definition.schema, definition.like
+    properties, description = definition.properties, definition.description
+    clustered: Sequence[Path] = definition.cluster_by or ()
+    partitioned: Sequence[Path] = definition.partition_by or ()
+    if like is not None and schema is None:
+        require_writable(like)
+        keeps_columns = definition.cluster_by is None and definition.partition_by is None
+        if keeps_columns and description is None and not properties:
+            return like_change(like, new_id=clock.new_id, now_ms=clock.now_ms())
+        schema, kept = without_state(like.schema, like.metadata.configuration)
+        properties = {**kept, **properties}
+        description = description or like.metadata.description
+        if keeps_columns:
+            clustered = [column.logical for column in clustering_state(like).columns]
+            partitioned = [(name,) for name in like.metadata.partition_columns]
+    elif schema is None or like is not None:
+        raise UsageError("a new table needs either a schema or a table to copy it from, not both")
+    return create_change(
+        delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
+        cluster_by=clustered,
+        partition_by=partitioned,
+        properties=properties,
+        description=description,
+        new_id=clock.new_id,
+        now_ms=clock.now_ms(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedFeature:
+    """A dropped feature: the version of the commit, and the table's protocol there."""
+
+    feature: str
+    version: int
+    protocol: Protocol
+    removed_domains: tuple[str, ...] = ()
+
+
+def drop_feature(
+    opened: OpenedTable, name: str, *, truncate_history: bool = False, dry_run: bool = False
+) -> DroppedFeature:
+    """Commit that a table no longer has a feature; return its version and protocol after that."""
+    snapshot = opened.to_change()
+    feature = feature_to_drop(snapshot.protocol, name, truncate_history=truncate_history)
+    domains: tuple[str, ...] = ()
+    if feature == DOMAIN_METADATA:
+        domains = tuple(sorted(snapshot.domains))
+        cleaned = changed(opened, cleanup_change, dry_run=dry_run)
+        if cleaned != snapshot.version:
+            snapshot = replace(snapshot, domains={}) if dry_run else opened.to_change()
+    dropping = partial(feature_drop, feature=feature)
+    version = commit_in_place(opened.store, snapshot, dropping, opened.clock, dry_run=dry_run)
+    assert version is not None  # noqa: S101  there is always something to drop
+    return DroppedFeature(
+        feature=feature,
+        version=version + (1 if dry_run and domains else 0),
+        protocol=without_feature(snapshot.protocol, feature),
+        removed_domains=domains,
+    )
+
+
+_CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
+
+
+def renaming(store: TableStore, old: Path, new_name: str) -> Derive:
+    """Return the change that renames a column in the schema and in the tags of files."""
+
+    def derive(newest: Snapshot) -> Change | None:
+        rename = plan_rename(newest, old, new_name)
+        if rename.old == rename.new:
+            return None
+        retagging = plan_retagging(newest, rename)
+        if retagging.files.num_rows and is_true(newest.metadata.configuration, _CHANGE_DATA_FEED):
+            text = "tags of its files must change, which the change data feed forbids in a rename"
+            kind = SchemaProblemKind.CHANGE_DATA_FEED_IS_ON
+            raise SchemaChangeError([SchemaProblem(kind, text, property=_CHANGE_DATA_FEED)])
+        originals = original_adds(store, newest, retagging.files)
+        return rename_change(newest, rename, retagged(retagging, originals))
+
+    return derive
+
+
+def dropping(columns: Sequence[Path], *, if_exists: bool) -> Derive:
+    """Return the change that drops columns from the schema."""
+
+    def derive(newest: Snapshot) -> Change | None:
+        there = [one for one in columns if find_column(newest.schema, one) is not None]
+        wanted = there if if_exists else columns
+        return drop_change(newest, *wanted) if wanted else None
+
+    return derive
 
 
 _COMPUTED_COLUMNS: Final = {

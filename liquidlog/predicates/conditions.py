@@ -29,7 +29,7 @@ from liquidlog.spec.bounds import (
     is_like_element,
     skipping_bounds,
 )
-from liquidlog.spec.evolution import earlier_types
+from liquidlog.spec.features import earlier_types
 from liquidlog.spec.schema import (
     ArrayType,
     Leaf,

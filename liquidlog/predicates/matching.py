@@ -65,8 +65,8 @@ from liquidlog.predicates.literals import (
 )
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, said_once
 from liquidlog.snapshot import Snapshot, distinct_values
+from liquidlog.spec.arrow import READ_AS, in_zone, partition_fields
 from liquidlog.spec.bounds import BoundsOf, Mask
-from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields
 from liquidlog.spec.schema import (
     DataType,
     DecimalType,

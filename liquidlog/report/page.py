@@ -20,16 +20,18 @@ from typing import Any, Final, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from liquidlog.advice.advice import Advice
+from liquidlog.advice import Advice
 from liquidlog.clustering.health import Health
 from liquidlog.clustering.keyspace import Grid as Counts
 from liquidlog.clustering.keyspace import KeyMap, Side
 from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed
-from liquidlog.foresee.reads import PredictedReads, Prediction, Range
 from liquidlog.foresee.verdict import (
     Bar,
     Option,
+    PredictedReads,
+    Prediction,
+    Range,
     Verdict,
     count_text,
     days_text,
@@ -38,9 +40,8 @@ from liquidlog.foresee.verdict import (
 )
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.inspect import PredicateScan, Scan
-from liquidlog.report.jsonable import jsonable
-from liquidlog.report.printing import Grid, Line, between, remarks, shortened
-from liquidlog.report.tables import ANSWERS, counts
+from liquidlog.report.console import ANSWERS, counts
+from liquidlog.report.printing import Grid, Line, between, jsonable, remarks, shortened
 from liquidlog.spec.text import NOT_MEASURED, amount, counted, escaped, render_size, visible
 
 READS_LISTED: Final = 20

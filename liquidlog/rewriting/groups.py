@@ -23,11 +23,11 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from msgspec import UNSET, structs
 
+from liquidlog.curve.boxes import Layout
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.curve.layouts import Layout
-from liquidlog.data.encodings import concat
-from liquidlog.data.logical_file import Located
+from liquidlog.data.reader import Located
 from liquidlog.data.runs import Origin, Run
+from liquidlog.data.values import concat
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
 from liquidlog.plan import (
@@ -79,11 +79,9 @@ from liquidlog.rewriting.source import (
     split_file,
     survey_file,
 )
-from liquidlog.spec.arguments import one, several
-from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.partitions import is_safe_directory
+from liquidlog.spec.arrow import arrow_type, is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema
-from liquidlog.spec.text import render_size
+from liquidlog.spec.text import one, render_size, several
 from liquidlog.storage.addresses import (
     NO_OPTIONS,
     OptionsSource,

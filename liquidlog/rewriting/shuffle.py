@@ -21,11 +21,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.boxes import LEAST_SHARE
-from liquidlog.curve.curves import Curve, RowOrder, sort_rows, stable_order
-from liquidlog.curve.cuts import CurveSample, Ordinals, equal_cuts, ordinals_from, refine_cuts
-from liquidlog.curve.layouts import Layout, place_columns
-from liquidlog.data.encodings import (
+from liquidlog.curve.boxes import LEAST_SHARE, Layout, place_columns
+from liquidlog.curve.curves import (
+    Curve,
+    CurveSample,
+    Ordinals,
+    RowOrder,
+    equal_cuts,
+    ordinals_from,
+    refine_cuts,
+    sort_rows,
+    stable_order,
+)
+from liquidlog.data.values import (
     aligned,
     compacted,
     concat,

@@ -16,15 +16,20 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.data.append import split_by_partition
-from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Origin, Run
+from liquidlog.data.values import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import Document, GroupCosts, WritePlan, WriteResult, WrittenFile, files_digest
-from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, Survey, WritingWork
-from liquidlog.spec.partitions import PartitionTexts, output_directory, typed_value
+from liquidlog.rewriting.source import (
+    DEFAULT_OPTIONS,
+    ExecutorOptions,
+    Survey,
+    WritingWork,
+    split_by_partition,
+)
+from liquidlog.spec.arrow import PartitionTexts, output_directory, typed_value
 from liquidlog.spec.schema import StructField, parse_schema, render_schema
 from liquidlog.storage.addresses import StorageOptions, file_address
 from liquidlog.storage.files import delete_file

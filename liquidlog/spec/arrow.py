@@ -1,40 +1,67 @@
-"""Table types as Arrow types, and back.
+"""How values of a table are held: as Arrow types, in the log's partition values, in calendars.
 
 This project reads and writes tables in this form only: microsecond timestamps, plain strings,
 everything nullable, list items named `element`. Void columns have no Arrow form, because no data
 file holds them. A variant is its two binaries and an interval its number of months or microseconds;
 both are never decoded.
 
+Partition columns: the columns in data files, values as the log spells them, and directories.
+
+Partition values are texts by physical name. Delta Spark compares typed values, so two spellings of
+one value are one partition. Null and "" are two partitions, though the protocol reads "" as null.
+
+The calendar of dates and timestamps in a Parquet file, and their values in today's calendar.
+
+Files from before Spark 3 are in the hybrid calendar of java.util (Julian until 1582-10-04), later
+files in the proleptic Gregorian calendar, except on request; Databricks changed years later. The
+calendars agree on dates since 1582-10-15, and on instants since 1900, because hybrid zones had no
+local mean time.
+
 Source: PROTOCOL.md, "Primitive Types", "Void Type", "Variant Data Type"; the RFC "Interval Types";
-Delta Spark writes every Parquet column as nullable, but not the two parts of a variant.
+Delta Spark writes every Parquet column as nullable, but not the two parts of a variant;
+PROTOCOL.md, "Partition Value Serialization"; Delta Spark, PartitionUtils; Spark,
+ExternalCatalogUtils.escapePathName; Spark, DataSourceUtils (`datetimeRebaseSpec`,
+`int96RebaseSpec`), RebaseDateTime and its julian-gregorian-rebase-micros.json,
+ParquetVectorUpdaterFactory (TIMESTAMP_NTZ is never moved).
 """
 
+import datetime as dt
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, InvalidOperation
+from enum import Enum, StrEnum
+from functools import lru_cache
 from itertools import combinations
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.spec.actions import Metadata
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_DEPTH,
+    MODE,
     VOID,
     ArrayType,
     DataType,
     DecimalType,
+    MappingMode,
     MapType,
     Path,
     PrimitiveType,
     StructField,
     StructType,
+    mapping_mode,
     nested_ids,
+    parse_schema,
     quote_path,
     with_fields,
 )
@@ -488,3 +515,479 @@ def _fitted_struct(
         own = column_limits(field) if limits is None else _fitted(limits, field.data_type)
         found.append((field.name, own))
     return StructLimits(tuple(found)) if any(own is not None for _, own in found) else None
+
+
+_NO_NUMBER: Final = re.compile(r"[+-][+-]|[+-]?0[xX]")
+"""Begins texts that Arrow takes for numbers and Spark does not."""
+
+PartitionTexts = Mapping[str, str | None]
+"""Partition values by physical name, spelled as in the log."""
+
+NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
+RANDOM_PREFIXES: Final = "delta.randomizeFilePrefixes"
+RANDOM_PREFIX_LENGTH: Final = "delta.randomPrefixLength"
+
+_DEFAULT_PREFIX_LENGTH: Final = 2
+_LONGEST_NAME_BYTES: Final = 255
+
+_ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+"""Characters that Hive's directories spell as % and two hex digits."""
+
+
+def partition_fields(
+    schema: StructType, partition_columns: Sequence[str], *, where: str
+) -> tuple[StructField, ...]:
+    """Return the fields of partition columns, which are given by logical names, in order."""
+    known = {field.name: field for field in schema.fields}
+    missing = [name for name in partition_columns if name not in known]
+    if missing:
+        detail = f"the table is partitioned by {', '.join(missing)}, which its schema lacks"
+        raise CorruptLogError(where, detail)
+    return tuple(known[name] for name in partition_columns)
+
+
+def physical_partition_columns(metadata: Metadata) -> tuple[str, ...]:
+    """Return the physical names of a table's partition columns, in order."""
+    if not metadata.partition_columns:
+        return ()
+    schema = parse_schema(metadata.schema_string, where="the metaData")
+    fields = partition_fields(schema, metadata.partition_columns, where="the metaData")
+    return tuple(field.physical_name for field in fields)
+
+
+def data_schema(
+    schema: StructType, physical: Collection[str], *, holds_partitions: bool = False
+) -> StructType:
+    """Return the columns of data files: all but those with these physical names, or these last."""
+    if not physical:
+        return schema
+    known = {field.physical_name: field for field in schema.fields}
+    data = (field for name, field in known.items() if name not in physical)
+    held = (known[name] for name in physical if holds_partitions)
+    return StructType((*data, *held))
+
+
+@lru_cache(maxsize=1 << 16)
+def same_value(text: str | None, data_type: DataType) -> str | None:
+    """Return one spelling for all spellings of a partition value, None for null.
+
+    A timestamp without a zone never equals one with a zone, because its moment depends on the
+    reader. A text that is not of the type only equals itself.
+    """
+    is_text = data_type in {PrimitiveType("string"), PrimitiveType("binary")}
+    if not text or is_text or _NO_NUMBER.match(text.strip()):
+        return text
+    plain = text.strip().removeprefix("+")
+    has_no_zone = data_type == PrimitiveType("timestamp") and _LOCAL.fullmatch(plain)
+    try:
+        return str(pa.scalar(plain).cast(TIMESTAMP_NTZ if has_no_zone else arrow_type(data_type)))
+    except (pa.ArrowException, OverflowError, UsageError):
+        return text
+
+
+def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str:
+    """Return the directory of a partition, relative to the table, with Hive's spelling."""
+    return "/".join(
+        f"{_escaped(name)}={_escaped(values[physical] or NULL_DIRECTORY)}"
+        for physical, name in names.items()
+    )
+
+
+def directory_settings(configuration: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the properties that `output_directory` depends on."""
+    named = (RANDOM_PREFIXES, RANDOM_PREFIX_LENGTH, MODE)
+    return {name: configuration[name] for name in named if name in configuration}
+
+
+def has_short_directories(configuration: Mapping[str, str]) -> bool:
+    """Return whether directories omit partition values, so that partitions may share one."""
+    mapped = mapping_mode(configuration) is not MappingMode.NONE
+    return mapped or configuration.get(RANDOM_PREFIXES, "").lower() == "true"
+
+
+def output_directory(
+    configuration: Mapping[str, str], values: PartitionTexts, unique_id: str
+) -> str:
+    """Return the directory for new files of a partition, as Delta Spark names it."""
+    if has_short_directories(configuration):
+        return prefix_directory(configuration, unique_id)
+    found = partition_directory(values, {name: name for name in values})
+    is_too_long = any(len(part.encode()) > _LONGEST_NAME_BYTES for part in found.split("/"))
+    return prefix_directory(configuration, unique_id) if is_too_long else found
+
+
+def prefix_directory(configuration: Mapping[str, str], unique_id: str) -> str:
+    """Return a directory of random characters from `unique_id`; the table sets their number."""
+    text = configuration.get(RANDOM_PREFIX_LENGTH, "")
+    length = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_PREFIX_LENGTH
+    return hashlib.sha256(unique_id.encode()).hexdigest()[:length]
+
+
+def is_safe_directory(directory: str) -> bool:
+    """Return whether a directory is below the table and not its log."""
+    parts = directory.split("/")
+    odd = {"\\", ":", "\0"} & set(directory)
+    return not odd and parts[0] != "_delta_log" and not {"", ".", ".."} & set(parts)
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+# Partition values from texts in the log. A text is refused if engines read it differently: a file
+# that holds one engine's value would change what others read. For a TIMESTAMP without a zone, the
+# reader names the zone; delta-rs takes UTC, Spark its session's zone.
+#
+# Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark casts texts as Spark does.
+
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+_DECIMAL_TEXT: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
+_NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?|Infinity)|NaN")
+_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LOCAL: Final = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?")
+_WITH_ZONE: Final = re.compile(_LOCAL.pattern + "(Z|[+-][0-9]{2}:[0-9]{2})")
+
+_FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), (_INTEGER, "digits")),
+    **dict.fromkeys(("float", "double"), (_NUMBER, "a number")),
+    "boolean": (re.compile("true|false"), "true or false"),
+    "date": (_DATE, "YYYY-MM-DD"),
+    "timestamp": (_WITH_ZONE, "YYYY-MM-DDThh:mm:ss.ffffffZ"),
+    "timestamp_ntz": (_LOCAL, "YYYY-MM-DD hh:mm:ss.ffffff"),
+}
+"""The pattern of a text for each type, and its description."""
+
+_BYTES: Final = frozenset({"string", "binary"})
+_EXACT: Final = Context(prec=400)
+
+READ_AS: Final = "UTC"
+"""The zone of timestamps without one, unless the reader names another."""
+
+
+def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
+    """Yield each partition column whose values have no spelling that all readers agree on."""
+    for field in fields:
+        kind = field.data_type
+        name = kind.name if isinstance(kind, PrimitiveType) else str(kind)
+        if name not in _FORMS.keys() | {"string"} and not isinstance(kind, DecimalType):
+            yield f"partition column {quote_path((field.name,))} of type {kind}"
+
+
+def in_zone(
+    values: PartitionTexts, fields: Sequence[StructField], time_zone: str
+) -> PartitionTexts:
+    """Return partition values with timestamps that lack a zone moved from `time_zone` to UTC.
+
+    Of two moments with the same local time, the first is taken; skipped times are read as by Spark.
+    """
+    zoneless = zoneless_columns([values], fields)
+    if not zoneless:
+        return values
+    zone = ZoneInfo(time_zone)
+    return {
+        name: _moment(text, zone) if name in zoneless else text for name, text in values.items()
+    }
+
+
+def zoneless_columns(
+    documents: Sequence[PartitionTexts], fields: Sequence[StructField]
+) -> tuple[str, ...]:
+    """Return the physical names of TIMESTAMP columns with values that lack a zone."""
+    return tuple(
+        field.physical_name
+        for field in fields
+        if field.data_type == PrimitiveType("timestamp")
+        and any(_LOCAL.fullmatch(one.get(field.physical_name) or "") for one in documents)
+    )
+
+
+def _moment(text: str | None, zone: ZoneInfo) -> str | None:
+    if text is None or _LOCAL.fullmatch(text) is None:
+        return text
+    seconds, point, fraction = text.partition(".")
+    try:
+        found = dt.datetime.fromisoformat(seconds).replace(tzinfo=zone).astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return text  # `typed_value` refuses it
+    return f"{found.replace(tzinfo=None).isoformat()}{point}{fraction}Z"
+
+
+def typed_value(text: str | None, field: StructField) -> pa.Scalar:
+    """Return a partition value in its column's Arrow type; None and "" become null."""
+    kind = arrow_type(field.data_type)
+    name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
+    if not text:
+        return pa.scalar(None, kind)
+    try:
+        if name in _BYTES:
+            return pa.scalar(text.encode(), pa.binary()).cast(kind)
+        if isinstance(field.data_type, DecimalType):
+            return pa.scalar(_decimal(text, field.data_type), kind)
+        pattern, expected = _FORMS[name]
+        if pattern.fullmatch(text) is None:
+            raise ValueError(f"expected {expected}")  # noqa: TRY301  said below as any other
+        return pa.scalar(text, pa.string()).cast(kind)
+    except (ValueError, KeyError, InvalidOperation) as error:
+        because = f": {error}" if str(error).startswith("expected") else ""
+        raise ValueError(_disagreement(text, field, because)) from error
+
+
+def _disagreement(text: str, field: StructField, because: str) -> str:
+    return (
+        f"the value {text!r} of partition column {quote_path((field.name,))} is no"
+        f" {field.data_type} on which all readers agree{because}"
+    )
+
+
+def untyped_values(
+    documents: Sequence[PartitionTexts], fields: Sequence[StructField]
+) -> Iterator[str]:
+    """Yield why a text is not a value of its column, once per text.
+
+    The empty text is refused: the protocol reads it as null, Delta Spark as "".
+    """
+    for field in fields:
+        name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
+        if name in _BYTES and any(one[field.physical_name] == "" for one in documents):
+            yield _disagreement("", field, ": expected null or a text of at least one character")
+        for text in dict.fromkeys(document[field.physical_name] for document in documents):
+            try:
+                found = typed_value(text, field)
+            except ValueError as error:
+                yield str(error)
+                continue
+            if not found.is_valid and not field.nullable:
+                yield f"partition column {quote_path((field.name,))} takes no null, and is null"
+
+
+def _decimal(text: str, kind: DecimalType) -> Decimal:
+    if _DECIMAL_TEXT.fullmatch(text) is None:
+        raise ValueError("expected digits")
+    value = Decimal(text)
+    exact = value.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    if exact != value or len(exact.as_tuple().digits) > kind.precision:
+        raise ValueError(f"expected at most {kind.precision} digits, {kind.scale} after the point")
+    return exact
+
+
+SPARK_VERSION: Final = b"org.apache.spark.version"
+_ZONE: Final = b"org.apache.spark.timeZone"
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+
+TODAYS_FOOTER: Final = {SPARK_VERSION: b"4.0.0"}
+"""Tells Spark 3 that values are in today's calendar; without it, Spark refuses dates before
+1582-10-15 and timestamps before 1900."""
+
+
+class Stored(Enum):
+    """How dates and instants are stored; TIMESTAMP_NTZ has no rules."""
+
+    DATE = "date"
+    INT64 = "timestamp"
+    INT96 = "INT96 timestamp"
+
+
+class Calendar(StrEnum):
+    """The calendar of one kind of column in a file."""
+
+    TODAYS = "today's"
+    JULIAN = "the Julian"
+    UNKNOWN = "an unknown"
+
+
+class CalendarRule(NamedTuple):
+    """Spark's file is Julian if its version is lower, compared as text, or if it has the key."""
+
+    below: bytes
+    key: bytes
+
+    def calendar(self, footer: Mapping[bytes, bytes]) -> Calendar:
+        """Return a footer's calendar; without a version, Spark 4 assumes today's."""
+        version = footer.get(SPARK_VERSION)
+        if version is not None:
+            is_julian = version < self.below or self.key in footer
+            return Calendar.JULIAN if is_julian else Calendar.TODAYS
+        is_doubtful = self.key in footer or _SPARK_SCHEMA in footer
+        return Calendar.UNKNOWN if is_doubtful else Calendar.TODAYS
+
+
+RULES: Final[Mapping[Stored, CalendarRule]] = {
+    Stored.DATE: CalendarRule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT64: CalendarRule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT96: CalendarRule(b"3.1.0", b"org.apache.spark.legacyINT96"),
+}
+
+UTC_ZONES: Final = frozenset(
+    {
+        *("UTC", "UCT", "GMT", "Z", "Zulu", "Universal", "Greenwich"),
+        *("Etc/UTC", "Etc/UCT", "Etc/GMT", "Etc/Zulu", "Etc/Universal", "Etc/Greenwich"),
+    }
+)
+"""Zones whose instants Spark moves by whole days, like dates."""
+
+SWITCH_DAYS: Final = np.array(
+    [
+        *(-719164, -682945, -646420, -609895, -536845, -500320, -463795),
+        *(-390745, -354220, -317695, -244645, -208120, -171595, -141427),
+    ]
+)
+"""Julian days since 1970-01-01 where the days to move change, 0001-01-01 to 1582-10-15."""
+MOVED_DAYS: Final = np.array([2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, 0])
+_AGREED_DAYS: Final = int(SWITCH_DAYS[-1])
+_AGREED_ANYWHERE_DAYS: Final = -25567
+"""1900-01-01: since then instants agree in every zone."""
+
+_PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+class UnmovableError(ValueError):
+    """A value has no known place in today's calendar; the message names it and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calendars:
+    """The calendars of one file's columns, and the zone of its instants, None if unknown."""
+
+    kinds: Mapping[Stored, Calendar]
+    zone: str | None
+
+    @classmethod
+    def of(cls, footer: Mapping[bytes, bytes] | None) -> Self:
+        """Return the calendars that a footer's key-value metadata imply."""
+        found = footer or {}
+        zone = found.get(_ZONE)
+        return cls(
+            {kind: rule.calendar(found) for kind, rule in RULES.items()},
+            None if zone is None else zone.decode(errors="replace"),
+        )
+
+    @property
+    def are_todays(self) -> bool:
+        """Whether no value has to move."""
+        return set(self.kinds.values()) == {Calendar.TODAYS}
+
+    def move(self, array: pa.Array, meant: pa.DataType, path: Path) -> pa.Array:
+        """Return values in today's calendar, the same array if none has to move; else refuse.
+
+        `meant` is the array's type, except that INT96 is in UTC and that it may have more fields.
+        """
+        kind = array.type
+        if isinstance(kind, pa.StructType):
+            found = [array.field(number) for number in range(kind.num_fields)]
+            moved = [
+                self.move(values, meant.field(child.name).type, (*path, child.name))
+                for values, child in zip(found, kind, strict=True)
+            ]
+            return _with_fields(array, found, moved)
+        if isinstance(kind, pa.MapType):
+            self._require_agreed(array.keys, meant.key_type, (*path, "key"))
+            self._require_agreed(array.items, meant.item_type, (*path, "value"))
+        elif pa.types.is_nested(kind):
+            self._require_agreed(array.flatten(), meant.value_type, (*path, "element"))
+        else:
+            stored = _stored(kind, meant)
+            if stored is not None:
+                moved, known = self._moved(array, stored)
+                if not known.all():
+                    raise UnmovableError(self._refusal(array, int(np.argmin(known)), stored, path))
+                return moved
+        return array
+
+    def bounds(self, ends: pa.Array) -> pa.Array:
+        """Return bounds from a footer, null where calendars do not agree."""
+        kind = ends.type
+        if isinstance(kind, pa.StructType):
+            found = [ends.field(number) for number in range(kind.num_fields)]
+            return _with_fields(ends, found, list(map(self.bounds, found)))
+        # A timestamp without zone can be INT96.
+        stored = _stored(kind, kind) or (Stored.INT96 if pa.types.is_timestamp(kind) else None)
+        if stored is None or self.kinds[stored] is Calendar.TODAYS:
+            return ends
+        per_day, numbers = _numbers(ends)
+        return pc.if_else(
+            pc.greater_equal(numbers, self._agreed_since(stored) * per_day), ends, None
+        )
+
+    def _require_agreed(self, array: pa.Array, meant: pa.DataType, path: Path) -> None:
+        if self.move(array, meant, path) is not array:
+            detail = f"column {quote_path(path)} holds dates or timestamps of the Julian calendar"
+            raise UnmovableError(f"{detail} in lists or maps; rewrite the file with Spark")
+
+    def _moved(self, array: pa.Array, stored: Stored) -> tuple[pa.Array, NDArray[np.bool_]]:
+        all_known = np.ones(len(array), np.bool_)
+        calendar = self.kinds[stored]
+        if calendar is Calendar.TODAYS:
+            return array, all_known
+        per_day, numbers = _numbers(array)
+        since = self._agreed_since(stored)
+        lowest = pc.min(numbers).as_py()
+        if lowest is None or lowest >= since * per_day:
+            return array, all_known
+        values = np.asarray(pc.fill_null(numbers, since * per_day))
+        days = values // per_day
+        place = np.searchsorted(SWITCH_DAYS, days, side="right") - 1
+        known = days >= since
+        if since == _AGREED_DAYS and calendar is Calendar.JULIAN:
+            known |= place >= 0
+        moved = pa.array(values + MOVED_DAYS[place] * per_day, mask=np.asarray(numbers.is_null()))
+        if pa.types.is_date32(array.type):
+            moved = moved.cast(pa.int32())
+        return moved.cast(array.type), known
+
+    def _agreed_since(self, stored: Stored) -> int:
+        in_days = stored is Stored.DATE or self.zone in UTC_ZONES
+        return _AGREED_DAYS if in_days else _AGREED_ANYWHERE_DAYS
+
+    def _refusal(self, array: pa.Array, place: int, stored: Stored, path: Path) -> str:
+        _, numbers = _numbers(array)
+        unit = array.type.unit if isinstance(array.type, pa.TimestampType) else None
+        unit = unit or ("D" if pa.types.is_date32(array.type) else "ms")
+        value = np.int64(numbers[place].as_py()).astype(f"datetime64[{unit}]")
+        where = f"column {quote_path(path)} holds the {stored.value} {value}"
+        why = self.refusal_of_old(stored) or "before year 1 of the Julian calendar"
+        return f"{where}, {why}"
+
+    def refusal_of_old(self, stored: Stored) -> str | None:
+        """Return why values before the calendars agree are refused, None if they are not."""
+        calendar = self.kinds[stored]
+        if calendar is Calendar.UNKNOWN:
+            return "of a calendar that the file does not say; rewrite it with Spark"
+        if calendar is Calendar.TODAYS or self._agreed_since(stored) == _AGREED_DAYS:
+            return None
+        zone = "a zone that it does not name" if self.zone is None else f"the zone {self.zone}"
+        return f"counted in the Julian calendar of {zone}; rewrite the file with Spark"
+
+
+def are_old(values: pa.Array) -> NDArray[np.bool_]:
+    """Return which dates or timestamps lie before the calendars agree, (n,) bool."""
+    per_day, numbers = _numbers(values)
+    since = _AGREED_DAYS if pa.types.is_date(values.type) else _AGREED_ANYWHERE_DAYS
+    old = pc.fill_null(pc.less(numbers, since * per_day), fill_value=False)
+    return np.asarray(old, np.bool_)
+
+
+def _with_fields(
+    array: pa.StructArray, found: Sequence[pa.Array], fields: Sequence[pa.Array]
+) -> pa.StructArray:
+    if all(new is old for new, old in zip(fields, found, strict=True)):
+        return array
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(fields, fields=list(array.type), mask=mask)
+
+
+def _stored(kind: pa.DataType, meant: pa.DataType) -> Stored | None:
+    if pa.types.is_date(kind):
+        return Stored.DATE
+    if not isinstance(kind, pa.TimestampType) or not isinstance(meant, pa.TimestampType):
+        return None
+    if kind.tz is None:
+        return None if meant.tz is None else Stored.INT96
+    return Stored.INT64
+
+
+def _numbers(array: pa.Array) -> tuple[int, Any]:
+    """Return the units per day, and dates or timestamps as int64 in this unit."""
+    if pa.types.is_date32(array.type):
+        return 1, array.cast(pa.int32()).cast(pa.int64())
+    unit = array.type.unit if isinstance(array.type, pa.TimestampType) else "ms"
+    return _PER_DAY[unit], array.cast(pa.int64())

@@ -18,8 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from liquidlog.errors import StorageError, UsageError
-from liquidlog.spec.arguments import text_mapping
-from liquidlog.spec.text import masked, near_names
+from liquidlog.spec.text import masked, near_names, text_mapping
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import pyarrow as pa
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError, UsageError
-from liquidlog.spec.paths import (
+from liquidlog.spec.actions import (
     LAST_CHECKPOINT,
     LOG_DIR,
     MAX_LOG_BYTES,

@@ -12,8 +12,14 @@ import pytest
 
 from liquidlog.data.reader import DataFile
 from liquidlog.errors import DataFileError
-from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_schema, delta_schema
-from liquidlog.spec.calendars import Calendar, Stored
+from liquidlog.spec.arrow import (
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Calendar,
+    Stored,
+    arrow_schema,
+    delta_schema,
+)
 
 FIXTURES: Final = Path(__file__).parents[2] / "fixtures" / "calendars"
 CASES: Final = sorted(path.parent.name for path in FIXTURES.glob("*/expected.json"))

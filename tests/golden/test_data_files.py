@@ -15,20 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.logical_file import read_deletion_vector
-from liquidlog.data.reader import DataFile
+from liquidlog.data.reader import DataFile, read_deletion_vector
+from liquidlog.data.values import multiset_checksum
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import LiquidlogError
 from liquidlog.log import checkpoints
 from liquidlog.log.checkpoints import load_bounds, raw_statistics, rendered_statistics
 from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.operations.optimize import require_rewritable
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot
+from liquidlog.spec.actions import vector_path
 from liquidlog.spec.arrow import VARIANT, arrow_schema
 from liquidlog.spec.bounds import indexed_leaves, parse_bounds
-from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import MappingMode, StructType, leaves, mapping_mode, parse_schema
 from liquidlog.table import Table
 from support.arrow_executor import execute, read_group

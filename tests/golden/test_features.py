@@ -13,7 +13,7 @@ import pytest
 
 from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
 from liquidlog.operations.inspect import plan_read
-from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.operations.optimize import require_rewritable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.table import Table

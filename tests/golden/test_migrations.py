@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.append import conform
-from liquidlog.data.checksum import multiset_checksum
+from liquidlog.data.values import multiset_checksum
 from liquidlog.log.loader import open_store
+from liquidlog.rewriting.source import conform
 from liquidlog.table import Table
 from support.copies import copy_table
 from support.partitioned import migrate

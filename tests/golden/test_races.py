@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from liquidlog.clustering.planner import Reconcilable, written_for
 from liquidlog.clustering.planner import plan as make_plan
-from liquidlog.clustering.staleness import Reconcilable, written_for
 from liquidlog.commit import Winners
 from liquidlog.log.loader import load_snapshot, open_store, read_commits
 from liquidlog.operations.batches import read_set_of

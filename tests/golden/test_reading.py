@@ -14,7 +14,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from liquidlog.log.checkpointing import require_agreement, state_differences
+from liquidlog.log.history import require_agreement, state_differences
 from liquidlog.operations.inspect import detail, written_bytes
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from liquidlog.data.logical_file import read_deletion_vector, write_vector
+from liquidlog.data.reader import read_deletion_vector, write_vector
 from liquidlog.data.runs import Run
 from liquidlog.errors import LiquidlogError
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.snapshot import decoded_paths, deletion_vector
-from liquidlog.spec.deletion_vectors import Positions, vector_path
+from liquidlog.spec.actions import Positions, vector_path
 from liquidlog.table import Table
 from support.copies import OLD_S, filled
 from support.deleted import commit_vectors, positions

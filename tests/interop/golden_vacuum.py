@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
-from liquidlog.spec.paths import is_data_name
+from liquidlog.spec.actions import is_data_name
 from liquidlog.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script

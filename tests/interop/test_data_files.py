@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
-from liquidlog.spec.paths import normal_path
+from liquidlog.spec.actions import normal_path
+from liquidlog.spec.text import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.copies import filled

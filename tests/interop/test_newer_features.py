@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.spec.arrow import arrow_schema
-from liquidlog.spec.partitions import physical_partition_columns
+from liquidlog.spec.arrow import arrow_schema, physical_partition_columns
 from liquidlog.table import Table
 from liquidspark import append
 from liquidspark.executor import execute

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import CommitConflictError
-from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.operations.optimize import require_rewritable
 from liquidlog.plan import RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute

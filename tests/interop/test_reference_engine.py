@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.operations.optimize import require_rewritable
 from liquidlog.table import Table
 from liquidspark.executor import execute
 

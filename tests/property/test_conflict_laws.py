@@ -15,7 +15,7 @@ from msgspec import structs
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit import ConcurrentDeleteRead, ReadSet, RowsMayBeBack, Winners
-from liquidlog.operations.rewrite import lasting_conflicts, lost_groups
+from liquidlog.operations.optimize import lasting_conflicts, lost_groups
 from liquidlog.plan import ClusteringPlan, InputFile, KeptFile, KeptFiles, PlannedDeletionVector
 from liquidlog.spec.actions import (
     AddFile,

@@ -12,28 +12,32 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from liquidlog.curve.boxes import LEAST_SHARE, CurveGrid
+from liquidlog.curve.boxes import (
+    LEAST_SHARE,
+    MOST_MORE,
+    CurveGrid,
+    key_order_bits,
+    place_columns,
+    place_rows,
+)
 from liquidlog.curve.curves import (
     Curve,
+    Cuts,
+    GridPredicates,
     Side,
+    asked_share,
+    choose_cuts,
     coordinate_bits,
+    equal_cuts,
+    opened_shares,
     positions_in,
     range_boundaries,
     range_ids,
+    refine_cuts,
     sort_rows,
     spread_ids,
     stable_order,
 )
-from liquidlog.curve.cuts import (
-    Cuts,
-    GridPredicates,
-    asked_share,
-    choose_cuts,
-    equal_cuts,
-    opened_shares,
-    refine_cuts,
-)
-from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_columns, place_rows
 from support.curves import as_sample, asked_of, ordinals_of, spread
 from support.effort import effort
 

@@ -17,21 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.curve.curves import range_boundaries, range_ids, sort_rows
-from liquidlog.data.append import conform
-from liquidlog.data.checksum import add_checksums, multiset_checksum
-from liquidlog.data.encodings import (
+from liquidlog.data.reader import DataFile
+from liquidlog.data.values import (
     CODES,
+    add_checksums,
     aligned,
     compacted,
     concat,
     map_dictionaries,
+    multiset_checksum,
     narrowed,
     widened,
 )
-from liquidlog.data.reader import DataFile
-from liquidlog.data.statistics import StatisticsCollector
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.writer import DataFileWriter, StatisticsCollector
 from liquidlog.plan import WriterOptions
+from liquidlog.rewriting.source import conform
 from liquidlog.snapshot import path_order
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column

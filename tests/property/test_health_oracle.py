@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.data.statistics import StatisticsCollector
+from liquidlog.data.writer import StatisticsCollector
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import encode_stats

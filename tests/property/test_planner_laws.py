@@ -26,20 +26,20 @@ from liquidlog.clustering.keyspace import (
     key_map,
     key_ranges,
 )
-from liquidlog.data.append import split_by_partition
-from liquidlog.data.checksum import multiset_checksum
-from liquidlog.foresee.ratios import ratios
+from liquidlog.data.values import multiset_checksum
+from liquidlog.foresee.plans import ratios
 from liquidlog.log.loader import open_store
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.rewriting.source import split_by_partition
 from liquidlog.snapshot import Snapshot, decoded_paths
-from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.bounds import Bounds, ColumnBounds
-from liquidlog.spec.partitions import (
+from liquidlog.spec.arrow import (
+    arrow_type,
     is_safe_directory,
     partition_directory,
     same_value,
     typed_value,
 )
+from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.arrow_executor import execute

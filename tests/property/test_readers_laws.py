@@ -19,7 +19,7 @@ from liquidlog.clustering.columns import PROVIDER, sizes
 from liquidlog.clustering.keyspace import KeySpace, SpaceReaders, cells, key_space, space_readers
 from liquidlog.clustering.planner import _TOLERANCE
 from liquidlog.foresee import plans, verdict
-from liquidlog.foresee.reads import StoreProfile
+from liquidlog.foresee.verdict import StoreProfile
 from liquidlog.plan import (
     AskedPredicate,
     ClusteringPlan,

@@ -20,19 +20,16 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
-from liquidlog.data.encodings import concat
-from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
+from liquidlog.data.reader import DataLayout, Located, LogicalFile
 from liquidlog.data.runs import Run
+from liquidlog.data.values import concat, multiset_checksum
 from liquidlog.errors import RowsNotFoundError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting.groups import rewrite_alone
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
-from liquidlog.spec.arrow import delta_schema, leaf_column
-from liquidlog.spec.bounds import has_bounds, parse_bounds
-from liquidlog.spec.deletion_vectors import (
+from liquidlog.spec.actions import (
     deleted_positions,
     encode_z85,
     encoded_payload,
@@ -44,6 +41,8 @@ from liquidlog.spec.deletion_vectors import (
     vector_file_name,
     vector_path,
 )
+from liquidlog.spec.arrow import delta_schema, leaf_column
+from liquidlog.spec.bounds import has_bounds, parse_bounds
 from liquidlog.spec.schema import leaves, schema_json
 from support.deleted import (
     MAGIC,

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.deleted_rows import SoughtRows
-from liquidlog.data.encodings import aligned, concat, widened
-from liquidlog.data.encodings import narrowed as narrowed_column
 from liquidlog.data.reader import DataFile
-from liquidlog.data.statistics import read_row_group_bounds
+from liquidlog.data.values import aligned, concat, multiset_checksum, widened
+from liquidlog.data.values import narrowed as narrowed_column
+from liquidlog.data.writer import read_row_group_bounds
 from liquidlog.predicates.matching import judged_each
 from liquidlog.predicates.workload import Session
 from liquidlog.spec.bounds import has_bounds, parse_bounds

@@ -10,11 +10,11 @@ from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
-from liquidlog.data.logical_file import TableRows
+from liquidlog.data.reader import TableRows
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.spec.partitions import PartitionTexts
-from liquidspark import append, arriving, frames, overwrite
+from liquidlog.spec.arrow import PartitionTexts
+from liquidspark import append, executor, frames, overwrite
 from liquidspark.frames import _parts
 from support.partitioned import partitioned_table
 
@@ -96,7 +96,7 @@ def test_an_overwrite_replaces_partitions_and_parts_of_them(
 def test_few_files_are_open_where_there_are_many_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arriving, "MOST_OPEN", 2)
+    monkeypatch.setattr(executor, "MOST_OPEN", 2)
     monkeypatch.setattr(frames, "MOST_OPEN", 2)
     table = partitioned_table(tmp_path / "t", files={"a": 1})
     frame = spark.range(0, 3000, 1, 2).selectExpr(

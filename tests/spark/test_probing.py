@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import DataFileError, ExecutorError
-from liquidlog.operations import rewrite as watching
+from liquidlog.operations import optimize as watching
 from liquidlog.operations.batches import LandedGroups
 from liquidlog.operations.outputs import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, InputFile, RewriteMode, RewrittenGroup

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.data.reader import ParquetFile
-from liquidlog.data.statistics import read_row_group_bounds
+from liquidlog.data.writer import read_row_group_bounds
 from liquidlog.errors import UsageError
 from liquidlog.predicates.matching import every_row_matches, judged_or_refused
 from liquidlog.predicates.workload import Session

@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from liquidlog.data.runs import runs_in
 from liquidlog.log.history import named_files
 from liquidlog.log.loader import list_recent_log, load_snapshot, open_store, read_commits
-from liquidlog.operations.rewrite import read_plan
+from liquidlog.operations.optimize import read_plan
 from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths
 from liquidlog.spec.actions import AddFile, Commit

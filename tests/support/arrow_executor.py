@@ -8,11 +8,10 @@ import pyarrow as pa
 from msgspec import UNSET, structs
 
 from liquidlog.curve.curves import sort_rows
-from liquidlog.data.append import conform
-from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.data.deleted_rows import FileLayout
-from liquidlog.data.logical_file import Located, LogicalFile
+from liquidlog.data.reader import Located, LogicalFile
 from liquidlog.data.runs import Run
+from liquidlog.data.values import format_checksum, multiset_checksum
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
@@ -28,6 +27,7 @@ from liquidlog.plan import (
     files_digest,
     rewrite_digest,
 )
+from liquidlog.rewriting.source import conform
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, file_address

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.curves import Keys, _undo_plane, check_grid
-from liquidlog.curve.cuts import CurveSample, GridPredicates
+from liquidlog.curve.curves import CurveSample, GridPredicates, Keys, _undo_plane, check_grid
 
 
 def as_sample(keys: list[int]) -> CurveSample:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from msgspec import structs, to_builtins
 from pyroaring import BitMap64
 
-from liquidlog.data.checksum import _bits
 from liquidlog.data.deleted_rows import (
     DeletedRows,
     FileLayout,
@@ -25,14 +24,13 @@ from liquidlog.data.deleted_rows import (
     ReadBudget,
     rows_at,
 )
-from liquidlog.data.logical_file import Located, LogicalFile
-from liquidlog.data.reader import DataFile
+from liquidlog.data.reader import DataFile, Located, LogicalFile
+from liquidlog.data.values import _bits
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking, WriterOptions
-from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.actions import DeletionVector, Positions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import wide_bounds
-from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import MappingMode, leaves
 from liquidlog.spec.schema import Path as ColumnPath
 from liquidlog.storage.addresses import NO_OPTIONS

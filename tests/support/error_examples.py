@@ -2,7 +2,7 @@
 
 from liquidlog import errors
 from liquidlog.clustering.change import FilesAdded
-from liquidlog.clustering.staleness import TooManyDeletedRows
+from liquidlog.clustering.planner import TooManyDeletedRows
 from liquidlog.commit import (
     ConcurrentDeleteRead,
     DomainMetadataChanged,
@@ -12,7 +12,7 @@ from liquidlog.commit import (
 )
 from liquidlog.errors import LiquidlogError, Outdated, SchemaProblem, SchemaProblemKind
 from liquidlog.operations.batches import TooMuchToRead
-from liquidlog.operations.rewrite import GroupConflict
+from liquidlog.operations.optimize import GroupConflict
 
 CONFLICTS = (
     ConcurrentDeleteRead(8, ("a.parquet", "b.parquet")),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from liquidlog.spec.paths import LogFile, parse_log_file
+from liquidlog.spec.actions import LogFile, parse_log_file
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import Source, TableStore
 from liquidlog.storage.objects import AmbiguousPutError, FileFacts

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from liquidlog.operations.rewrite import CommitReport, require_rewritable
+from liquidlog.operations.optimize import CommitReport, require_rewritable
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
 from support.arrow_executor import execute

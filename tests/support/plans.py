@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from liquidlog.clustering.staleness import Reconcilable, Staleness, staleness_of
+from liquidlog.clustering.planner import Reconcilable, Staleness, staleness_of
 from liquidlog.commit import ReadSet, WinnerConflict, Winners
 from liquidlog.plan import (
     ClusteringPlan,

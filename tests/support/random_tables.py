@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from liquidlog.data.statistics import StatisticsCollector
+from liquidlog.data.writer import StatisticsCollector
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.arrow import arrow_schema

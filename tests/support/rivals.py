@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from liquidlog.data import deleted_rows
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
-from liquidlog.log.checkpointing import SecondOpinion
+from liquidlog.log.history import SecondOpinion
 from liquidlog.operations import doctor, outputs
 from liquidlog.operations.outputs import ORPHANS, VACUUM_END, VACUUM_START
 from liquidlog.operations.writes import Appended

@@ -6,7 +6,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from liquidlog.data.logical_file import FilePart, Located, TableRows
+from liquidlog.data.reader import FilePart, Located, TableRows
 from liquidlog.operations.inspect import plan_read
 from liquidlog.plan import ReadPlan
 from liquidlog.snapshot import Snapshot

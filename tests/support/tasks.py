@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.logical_file import Located
+from liquidlog.data.reader import Located
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.groups import compact_share, shares

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from liquidlog.data.runs import Run
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, TableExistsError
 from liquidlog.log.loader import load_snapshot
-from liquidlog.operations import define
+from liquidlog.operations import writes
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteResult, RewrittenGroup
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.table import Table
@@ -80,8 +80,8 @@ class Operation:
 
 def create(ground: Playground, writer: str) -> int:
     columns = (("x",),)
-    definition = define.Definition(schema=SCHEMA, like=None, cluster_by=columns, properties={})
-    define.create(ground.store(), definition, clock_of(writer))
+    definition = writes.Definition(schema=SCHEMA, like=None, cluster_by=columns, properties={})
+    writes.create(ground.store(), definition, clock_of(writer))
     return 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from liquidlog.advice.search import (
+from liquidlog.advice import (
     BY_SHAPE,
     BY_TIME,
     MOST_FILES,
@@ -32,7 +32,7 @@ from liquidlog.advice.search import (
     searched,
 )
 from liquidlog.curve.curves import Curve
-from liquidlog.foresee.reads import Opened, Range
+from liquidlog.foresee.verdict import Opened, Range
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = np.ones(1)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from liquidlog.operations.rewrite import read_plan
+from liquidlog.operations.optimize import read_plan
 from liquidlog.plan import encode_rewritten_group
 from liquidlog.table import Table
 from support.arrow_executor import execute

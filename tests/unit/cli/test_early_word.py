@@ -63,8 +63,8 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Meanwhile], list[str 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("liquidlog.operations.rewrite.INTERVAL_MS", 0)
-    monkeypatch.setattr("liquidlog.operations.rewrite._LEAST_INTERVAL_MS", 0)
+    monkeypatch.setattr("liquidlog.operations.optimize.INTERVAL_MS", 0)
+    monkeypatch.setattr("liquidlog.operations.optimize._LEAST_INTERVAL_MS", 0)
 
 
 def restores(table: Table, group_id: int) -> Meanwhile:

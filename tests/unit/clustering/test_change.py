@@ -7,7 +7,7 @@ import pytest
 
 from liquidlog.clustering.change import rewrite_change
 from liquidlog.clustering.columns import assign_row_ids, planned_row_tracking
-from liquidlog.clustering.staleness import Reconcilable
+from liquidlog.clustering.planner import Reconcilable
 from liquidlog.errors import (
     CommitConflictError,
     CorruptLogError,

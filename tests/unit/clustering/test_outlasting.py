@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from liquidlog.clustering.staleness import written_for
+from liquidlog.clustering.planner import written_for
 from liquidlog.commit import MetadataChanged, ProtocolChanged, Winners
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Protocol
-from liquidlog.spec.evolution import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPERTIES
-from liquidlog.spec.features import new_table_protocol
+from liquidlog.spec.features import (
+    BOUND_PROPERTIES,
+    FREE_FEATURES,
+    FREE_PROPERTIES,
+    new_table_protocol,
+)
 from liquidlog.spec.schema import parse_schema
 from support.plans import check_conflicts, staleness
 from support.snapshots import FileSpec, planned, snapshot_of

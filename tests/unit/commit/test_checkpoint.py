@@ -22,13 +22,9 @@ from liquidlog.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from liquidlog.log import checkpointing
-from liquidlog.log.checkpointing import (
-    state_differences,
-    statistics_differences,
-    tombstone_differences,
-)
+from liquidlog.log import history
 from liquidlog.log.checkpoints import CheckpointState
+from liquidlog.log.history import state_differences, statistics_differences, tombstone_differences
 from liquidlog.log.loader import load_snapshot
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
@@ -40,9 +36,9 @@ from liquidlog.spec.actions import (
     Metadata,
     Protocol,
     RemoveFile,
+    commit_name,
     encode_actions,
 )
-from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.logs import change_actions
@@ -170,14 +166,14 @@ def test_what_would_lose_something_is_not_published(
     table.append(rows(0))
     log = log_of(table)
     before = {file.name: file.read_bytes() for file in log.iterdir()}
-    real = checkpointing._write
+    real = history._write
 
     def without_domains(directory: Path, version: int) -> None:
         real(directory, version)
         file = directory / "_delta_log" / f"{version:020d}.checkpoint.parquet"
         pq.write_table(pq.read_table(file).drop_columns(["domainMetadata"]), file)
 
-    monkeypatch.setattr(checkpointing, "_write", without_domains)
+    monkeypatch.setattr(history, "_write", without_domains)
     with pytest.raises(CheckpointMismatchError) as refusal:
         table.checkpoint()
     assert refusal.value.problems == ("the domains",)
@@ -194,7 +190,7 @@ def test_a_warning_is_one_line_of_talk(
     def broken(directory: Path, version: int) -> None:
         raise KeyError(f"{directory}{version}")
 
-    monkeypatch.setattr(checkpointing, "_write", broken)
+    monkeypatch.setattr(history, "_write", broken)
     assert run(cli, ["append", table.uri, str(source), "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["version"] == 1
@@ -234,7 +230,7 @@ def test_a_hint_that_is_ahead_stays_one_that_lies_does_not(tmp_path: Path) -> No
     for number in range(12):
         table.append(rows(number))
     assert hint(table) == 10
-    checkpointing.write_checkpoint(table.opened.store, 7, now_ms=time.time_ns() // 1_000_000)
+    history.write_checkpoint(table.opened.store, 7, now_ms=time.time_ns() // 1_000_000)
     assert (checkpoints(table), hint(table)) == ([7, 10], 10)
     (log_of(table) / "_last_checkpoint").write_text('{"version":99,"size":1}')
     table.checkpoint()

@@ -10,13 +10,16 @@ from liquidlog.curve.boxes import CurveRows, fit_boxes
 from liquidlog.curve.curves import (
     Axis,
     Curve,
+    GridPredicates,
+    IntervalEnds,
+    Reach,
+    ValuePredicates,
     coordinate_ends,
     curve_index,
     hilbert_index,
     range_boundaries,
     range_ids,
 )
-from liquidlog.curve.cuts import GridPredicates, IntervalEnds, Reach, ValuePredicates
 from liquidlog.errors import ClusteringColumnError, UsageError
 
 

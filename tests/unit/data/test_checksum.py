@@ -8,10 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
-from liquidlog.data.encodings import Leniency, convert, convert_chunks, differences
-from liquidlog.data.statistics import footer_problems
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.values import (
+    Leniency,
+    add_checksums,
+    convert,
+    convert_chunks,
+    differences,
+    format_checksum,
+    multiset_checksum,
+)
+from liquidlog.data.writer import DataFileWriter, footer_problems
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.schema import parse_schema
 from support.plans import schema_json_of

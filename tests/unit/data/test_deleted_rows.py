@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from liquidlog.data import deleted_rows, logical_file
-from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
+from liquidlog.data import deleted_rows, reader
 from liquidlog.data.deleted_rows import (
     DeletedRows,
     FileLayout,
@@ -24,8 +23,9 @@ from liquidlog.data.deleted_rows import (
     require_found,
     write_without,
 )
-from liquidlog.data.logical_file import Located, write_vector
+from liquidlog.data.reader import Located, write_vector
 from liquidlog.data.runs import Run, RunStage
+from liquidlog.data.values import multiset_checksum, row_lanes, same_bits
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     DataFileError,
@@ -36,7 +36,7 @@ from liquidlog.errors import (
     StorageError,
 )
 from liquidlog.plan import InputFile, PlannedDeletionVector, WrittenFile
-from liquidlog.spec.deletion_vectors import encoded_payload, vector_file
+from liquidlog.spec.actions import encoded_payload, vector_file
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import put_if_absent
 from liquidlog.storage.objects import AmbiguousPutError
@@ -522,7 +522,7 @@ def test_a_vector_that_is_not_stored_as_written_is_deleted(
     def other(_: bytes) -> bytes:
         return vector_file(encoded_payload(positions([0, 3, 7, 70_000, 2**33 - 1])))
 
-    monkeypatch.setattr("liquidlog.data.logical_file.vector_file", other)
+    monkeypatch.setattr("liquidlog.data.reader.vector_file", other)
     with pytest.raises(StorageError, match="not what was written"):
         write_vector(run, ROWS_VECTORS, unique_id="a")
     assert run.files() == ()
@@ -535,12 +535,12 @@ def test_a_put_of_which_the_answer_is_lost_is_read_back(
         put_if_absent(*arguments)  # type: ignore[arg-type]
         raise AmbiguousPutError
 
-    monkeypatch.setattr(logical_file, "put_if_absent", lost)
+    monkeypatch.setattr(reader, "put_if_absent", lost)
     assert write_vector(run, ROWS_VECTORS, unique_id="a").cardinality == 5
 
     def nothing(*_: object) -> bool:
         raise AmbiguousPutError
 
-    monkeypatch.setattr(logical_file, "put_if_absent", nothing)
+    monkeypatch.setattr(reader, "put_if_absent", nothing)
     with pytest.raises(StorageError, match="cannot be read"):
         write_vector(run, ROWS_VECTORS, unique_id="b")

@@ -14,13 +14,15 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
 from liquidlog.data import writer
 from liquidlog.data import writer as writing
-from liquidlog.data.encodings import decimals_of, decoded
 from liquidlog.data.reader import DataFile
-from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
+from liquidlog.data.values import decimals_of, decoded
 from liquidlog.data.writer import (
     DataFileWriter,
+    StatisticsCollector,
     encoded_bytes,
     filter_bytes,
+    truncate_max,
+    truncate_min,
     with_light_dictionaries,
 )
 from liquidlog.errors import StorageError, UsageError

@@ -14,8 +14,7 @@ from liquidlog.definition.schema_changes import Alignment, align
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import ColumnSource
 from liquidlog.spec.actions import Change, DomainMetadata, Metadata, Protocol, encode_actions
-from liquidlog.spec.evolution import is_widening
-from liquidlog.spec.features import new_table_protocol
+from liquidlog.spec.features import is_widening, new_table_protocol
 from liquidlog.spec.schema import (
     FIELD_ID,
     PHYSICAL_NAME,

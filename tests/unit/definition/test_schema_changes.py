@@ -12,7 +12,7 @@ from liquidlog.definition.create import clustering_protocol_change
 from liquidlog.definition.schema_changes import drop_change, plan_late_retagging, plan_rename
 from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.operations import define
+from liquidlog.operations import writes
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import DomainMetadata, Protocol, encode_actions
 from liquidlog.spec.features import implied_features
@@ -183,7 +183,7 @@ def test_a_domain_that_comes_meanwhile_keeps_the_feature(
             (tmp_path / "_delta_log" / name).write_bytes(encode_actions([late]))
         return derive(snapshot, **arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(define, "feature_drop", race)
+    monkeypatch.setattr(writes, "feature_drop", race)
     with pytest.raises(UsageError, match="late"):
         table.drop_feature("domainMetadata")
     assert "domainMetadata" in features(table.snapshot().protocol)

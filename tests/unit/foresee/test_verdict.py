@@ -15,15 +15,24 @@ from deltalake import write_deltalake
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import Health, measure_health
 from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
-from liquidlog.foresee import ratios as module
-from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, joined_files
-from liquidlog.foresee.ratios import MOST_UNMEASURED, ratios, with_ratios
-from liquidlog.foresee.reads import EVERYTHING, LOCAL_DISK, Prediction
+from liquidlog.foresee import plans as module
+from liquidlog.foresee.plans import (
+    MOST_UNMEASURED,
+    Foresight,
+    asked_readers,
+    assumed_readers,
+    joined_files,
+    ratios,
+    with_ratios,
+)
 from liquidlog.foresee.sample import Parts, SampledColumn
 from liquidlog.foresee.verdict import (
+    EVERYTHING,
+    LOCAL_DISK,
     Bar,
     Criteria,
     Option,
+    Prediction,
     candidates,
     command,
     judged_file_sizes,

@@ -11,7 +11,7 @@ from liquidlog.data.runs import Run, runs_in
 from liquidlog.errors import ExecutorError, StorageError
 from liquidlog.rewriting.source import can_read, storage_problem
 from liquidlog.storage.addresses import NO_OPTIONS
-from liquidspark.probing import (
+from liquidspark.session import (
     WorkerAnswer,
     least_versions,
     memory_problem,

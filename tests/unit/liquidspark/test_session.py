@@ -20,21 +20,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from liquidlog.data.logical_file import Located
+from liquidlog.data.reader import Located
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, WritingWork
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark import executor, session
-from liquidspark.arriving import Arriving, even_sample, row_hashes, sampled
 from liquidspark.executor import (
+    Arriving,
     AssignedTasks,
     answer_batches,
     answers_of,
     decoded_request,
     encoded_request,
+    even_sample,
     partition_values,
+    row_hashes,
+    sampled,
     task_attempts,
 )
 from liquidspark.session import (

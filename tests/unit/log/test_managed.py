@@ -22,7 +22,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log import checkpointing
+from liquidlog.log import history
 from liquidlog.log.loader import open_store
 from liquidlog.report.page import page
 from liquidlog.spec.features import without_catalog
@@ -211,7 +211,7 @@ def test_a_part_of_a_checkpoint_without_the_protocol_is_copied_as_it_is(tmp_path
     kind = pa.struct([("minReaderVersion", pa.int32())])
     pq.write_table(pa.table({"protocol": pa.nulls(2, kind), "txn": ["a", "b"]}), path)
     content = path.read_bytes()
-    assert checkpointing._with_protocol(path.name, content, without_catalog) == content
+    assert history._with_protocol(path.name, content, without_catalog) == content
 
 
 @pytest.mark.parametrize("said", [b"\xff", b"[" * 100_000, b"7", b'{"error": "x"}'])

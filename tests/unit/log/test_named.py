@@ -8,14 +8,13 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from liquidlog.data.logical_file import write_vector
+from liquidlog.data.reader import write_vector
 from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, LogError, TimestampNotFoundError, UsageError
 from liquidlog.log import history
 from liquidlog.log.history import Removed, named_files, needed_files, read_history, tombstones
 from liquidlog.log.loader import load_segment
-from liquidlog.spec.deletion_vectors import vector_path
-from liquidlog.spec.paths import LogFile, commit_name
+from liquidlog.spec.actions import LogFile, commit_name, vector_path
 from liquidlog.spec.text import parse_time
 from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table

@@ -27,8 +27,17 @@ from liquidlog.log.loader import (
     open_store,
 )
 from liquidlog.snapshot import CheckpointFile, Snapshot, reconciled_files, replay_tail, tail_files
-from liquidlog.spec.actions import AddFile, AnyAction, DeletionVector, DomainMetadata, RemoveFile
-from liquidlog.spec.paths import LAST_CHECKPOINT, LogFile, canonical_path, commit_name
+from liquidlog.spec.actions import (
+    LAST_CHECKPOINT,
+    AddFile,
+    AnyAction,
+    DeletionVector,
+    DomainMetadata,
+    LogFile,
+    RemoveFile,
+    canonical_path,
+    commit_name,
+)
 from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import LocalTableStore, Source, open_input
 from liquidlog.table import Table, as_table, system_clock

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import CorruptLogError, TableNotFoundError, UsageError
-from liquidlog.log import checkpointing
-from liquidlog.log.checkpointing import SecondOpinion
-from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.log import history
+from liquidlog.log.history import SecondOpinion
+from liquidlog.operations.optimize import require_rewritable
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.paths import LOG_DIR, LogFileKind, commit_name, parse_log_file
+from liquidlog.spec.actions import LOG_DIR, LogFileKind, commit_name, parse_log_file
 from liquidlog.storage.files import LocalTableStore, what_is_there
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -64,13 +64,13 @@ def table(tmp_path: Path) -> Table:
 def whole(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Fixture: the versions that were compared whole."""
     seen: list[int] = []
-    require = checkpointing.require_agreement
+    require = history.require_agreement
 
     def counted(snapshot: Snapshot, *arguments: Any) -> None:
         seen.append(snapshot.version)
         require(snapshot, *arguments)
 
-    monkeypatch.setattr(checkpointing, "require_agreement", counted)
+    monkeypatch.setattr(history, "require_agreement", counted)
     return seen
 
 
@@ -213,7 +213,7 @@ def test_what_delta_rs_sees_after_the_commits_decides(
 ) -> None:
     opinion = opinion_of(table)
     commit_actions(table, add("new.parquet"))
-    monkeypatch.setattr(checkpointing, "_replayed_by_delta_rs", lambda *_: pa.array(["other"]))
+    monkeypatch.setattr(history, "_replayed_by_delta_rs", lambda *_: pa.array(["other"]))
     opinion.require(table.snapshot())
     assert whole == [3, 4]
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 from msgspec import structs
 
-from liquidlog.advice.advice import Advice, decode_advice, encode_advice
+from liquidlog.advice import Advice, decode_advice, encode_advice
 from liquidlog.errors import ClusteringColumnError, DocumentError, UsageError
 from liquidlog.foresee.rows import rows_of
 from liquidlog.log.loader import open_store

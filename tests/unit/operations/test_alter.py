@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.commit import OpenedTable
-from liquidlog.data.statistics import columns_held
+from liquidlog.data.writer import columns_held
 from liquidlog.errors import CommitConflictError, DataFileError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.plan import ClusteringPlan, RewriteResult

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.reader import LogicalFile
 from liquidlog.errors import StorageError
 from liquidlog.operations import doctor
 from liquidlog.operations.planned import criteria_of, judge_plan

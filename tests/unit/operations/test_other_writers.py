@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.logical_file import FilePart, Located, TableRows
+from liquidlog.data.reader import FilePart, Located, TableRows
 from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError
 from liquidlog.table import Table
 from support.commands import said

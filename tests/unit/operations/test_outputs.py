@@ -20,11 +20,11 @@ from msgspec import structs
 from liquidlog.commit import Clock, OpenedTable, system_clock
 from liquidlog.data.runs import Run, RunStage, runs_in
 from liquidlog.errors import DocumentError, ExecutorError, StorageError, UsageError
-from liquidlog.log.checkpointing import SecondOpinion
+from liquidlog.log.history import SecondOpinion
 from liquidlog.log.loader import open_store
 from liquidlog.operations import batches
+from liquidlog.operations.optimize import complete_result, read_result, result_so_far
 from liquidlog.operations.outputs import claimed
-from liquidlog.operations.rewrite import complete_result, read_result, result_so_far
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from msgspec import structs
 
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.reader import LogicalFile
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.clustering.staleness import TooManyDeletedRows
+from liquidlog.clustering.planner import TooManyDeletedRows
 from liquidlog.errors import CommitConflictError, ExecutorError, UsageError
 from liquidlog.operations import batches, executors
 from liquidlog.operations.batches import TooMuchToRead

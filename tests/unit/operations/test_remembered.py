@@ -17,10 +17,10 @@ from deltalake.schema import PrimitiveType
 
 from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
+from liquidlog.operations.advise import import_workload, read_workload
 from liquidlog.operations.planned import explain_together
-from liquidlog.operations.workloads import import_workload, read_workload
 from liquidlog.plan import decode_plan, encode_plan
-from liquidlog.report.jsonable import policy_document
+from liquidlog.report.printing import policy_document
 from liquidlog.table import Table
 from liquidlog.workload.form import encode_queries
 from support.arrow_executor import execute

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.commit import Clock, OpenedTable
-from liquidlog.data.logical_file import write_vector
+from liquidlog.data.reader import write_vector
 from liquidlog.data.runs import APPEND, Origin, Run, RunStage, runs_in
 from liquidlog.errors import LiquidlogError, StorageError, UnsupportedFeatureError, UsageError
 from liquidlog.operations import outputs as operation
 from liquidlog.operations.outputs import AtWork, at_work
 from liquidlog.plan import ClusteringPlan, RewriteResult
-from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.spec.actions import vector_path
 from liquidlog.spec.text import RETENTION
 from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table, as_table

@@ -14,18 +14,18 @@ from deltalake import DeltaTable
 from liquidlog.commit import Clock
 from liquidlog.errors import CommitConflictError, Conflict, ExecutorError, Outdated
 from liquidlog.operations.executors import rewrite_groups
-from liquidlog.operations.optimize import metrics_of
-from liquidlog.operations.planned import explain_together
-from liquidlog.operations.rewrite import (
+from liquidlog.operations.optimize import (
     INTERVAL_MS,
     GroupConflict,
     GroupWatch,
     complete_result,
+    metrics_of,
     read_result,
     watch_of,
 )
+from liquidlog.operations.planned import explain_together
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress, plan_document
-from liquidlog.report import changes
+from liquidlog.report import console
 from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
@@ -325,4 +325,4 @@ def test_a_plan_says_what_it_keeps(tmp_path: Path) -> None:
     assert by_decision["keep"]["reason"] == "lies_well"
     counted = {row.decision: row.files for row in explain_together(plan, examples=3)}
     assert counted == {"rewrite": 2, "keep": 2}
-    assert len(changes.plan(plan)) > len(changes.plan(table.plan()))
+    assert len(console.plan(plan)) > len(console.plan(table.plan()))

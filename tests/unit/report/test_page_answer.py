@@ -7,8 +7,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from liquidlog.foresee.reads import Opened, PredictedReads, Range, StoreProfile
-from liquidlog.foresee.verdict import Cost, Criteria, Option, Verdict, no_verdict
+from liquidlog.foresee.verdict import (
+    Cost,
+    Criteria,
+    Opened,
+    Option,
+    PredictedReads,
+    Range,
+    StoreProfile,
+    Verdict,
+    no_verdict,
+)
 from liquidlog.operations.doctor import Overview
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report.page import READS_LISTED, page

@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.logical_file import Located
+from liquidlog.data.reader import Located
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions

@@ -9,20 +9,24 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.arrow import (
+    MOVED_DAYS,
+    SWITCH_DAYS,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    UTC_ZONES,
     ArrayLimits,
+    Calendars,
     CharTypeError,
     Limits,
     MapLimits,
     StructLimits,
     TextLimit,
+    UnmovableError,
     column_limits,
     delta_schema,
     json_objects,
     parse_limits,
 )
-from liquidlog.spec.calendars import MOVED_DAYS, SWITCH_DAYS, UTC_ZONES, Calendars, UnmovableError
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.spec.actions import DeletionVector
-from liquidlog.spec.deletion_vectors import (
+from liquidlog.spec.actions import (
+    DeletionVector,
     DeletionVectorError,
+    are_plain,
+    canonical_path,
+    canonical_paths,
     decode_z85,
     deleted_positions,
     framed_payload,
     inline_payload,
-)
-from liquidlog.spec.paths import (
-    are_plain,
-    canonical_path,
-    canonical_paths,
     named_twice,
     names_in_table,
     normal_path,

@@ -8,7 +8,7 @@ import pytest
 from liquidlog.spec.actions import Format, Metadata, Protocol
 from liquidlog.spec.arrow import PARQUET_FIELD_ID, arrow_schema
 from liquidlog.spec.bounds import bounds_type
-from liquidlog.spec.evolution import FileTerms, metadata_changes, schema_problems, table_terms
+from liquidlog.spec.features import FileTerms, metadata_changes, schema_problems, table_terms
 from liquidlog.spec.schema import (
     VOID,
     ArrayType,

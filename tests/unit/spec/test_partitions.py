@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.partitions import (
+from liquidlog.spec.arrow import (
+    arrow_type,
     in_zone,
     is_safe_directory,
     partition_directory,

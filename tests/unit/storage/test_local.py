@@ -12,8 +12,8 @@ import pytest
 
 from liquidlog.data.reader import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError, UnsupportedFeatureError
-from liquidlog.operations.rewrite import require_rewritable
-from liquidlog.spec.paths import LAST_CHECKPOINT
+from liquidlog.operations.optimize import require_rewritable
+from liquidlog.spec.actions import LAST_CHECKPOINT
 from liquidlog.storage import files
 from liquidlog.storage.addresses import open_regular, read_regular
 from liquidlog.storage.files import LocalTableStore

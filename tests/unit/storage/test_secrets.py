@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from liquidlog.cli.main import cli, run
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.log.checkpointing import require_agreement
+from liquidlog.log.history import require_agreement
 from liquidlog.log.loader import open_store
 from liquidlog.plan import encode_plan
 from liquidlog.storage.addresses import StorageOptions, redacted

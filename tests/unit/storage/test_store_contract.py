@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.commit import put_commit, system_clock
-from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
+from liquidlog.data.reader import DataLayout, Located, LogicalFile
 from liquidlog.errors import CommitStateUnknownError, DataFileError, StorageError, UsageError
 from liquidlog.log.loader import open_store
 from liquidlog.plan import InputFile
+from liquidlog.spec.actions import commit_name
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.spec.paths import commit_name
 from liquidlog.storage import files
 from liquidlog.storage import objects as objects_rules
 from liquidlog.storage.addresses import (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.operations.workloads import import_workload, read_workload, workload_of
+from liquidlog.operations.advise import import_workload, read_workload, workload_of
 from liquidlog.storage.addresses import NO_OPTIONS
 from liquidlog.table import Table
 from liquidlog.workload import sources as line_rules
