@@ -12,7 +12,6 @@ from support import examples
 from support.repository import ROOT, committed_files, load_script, modules, text
 
 DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
-FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SITE = load_script("tools/docs_site.py")
 
 

@@ -14,7 +14,6 @@ STATUSES = text("docs/reference/errors.md")
 FEATURES = text("docs/reference/tables.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES.remove(ROOT / "docs" / "mistakes.md")  # it shows options that do not exist
-IMAGES = ROOT / "docs" / "images"
 
 
 def _table(page: str, heading: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.table import Table
 from liquidspark import execute
-from support.commands import caller
+from support.commands import call
 from support.effort import effort
 from support.processes import (
     APPENDS,
@@ -167,14 +167,14 @@ Command = Callable[..., Any]
 
 
 @pytest.fixture
-def optimize_here(table: Table, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Command:
+def optimize_here(table: Table, spark: SparkSession) -> Command:
     """Runs the command in this process and its session; returns its document."""
     del spark
     policy = in_groups(table)
 
     def run(*words: str) -> Any:
         command = optimize_command(table.uri, {}, **policy)
-        status, out, err = caller(capsys)(*command[command.index("optimize") :], *words)
+        status, out, err = call(*command[command.index("optimize") :], *words)
         assert (status, err) == (0, "")
         return out
 

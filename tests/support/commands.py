@@ -1,18 +1,15 @@
 """Commands run in this process, their documents decoded."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
 
 import click
-import pytest
 
 from liquidlog.cli.main import cli, run
 from support.repository import text
-
-Call = Callable[..., tuple[int, Any, Any]]
 
 
 def commands() -> dict[str, click.Command]:
@@ -22,22 +19,17 @@ def commands() -> dict[str, click.Command]:
     return {name: command for name, command in found.items() if command is not None}
 
 
-def caller(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Return what runs a command with --json: to (status, document on stdout, on stderr)."""
-
-    def run_command(*words: str) -> tuple[int, Any, Any]:
-        status = run(cli, [*words, "--json"])
-        captured = capsys.readouterr()
-        return status, _document(captured.out), _document(captured.err)
-
-    return run_command
-
-
 def said(*words: str) -> tuple[int, str, str]:
     """Return (status, stdout, stderr) of a command, without a fixture."""
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         status = run(cli, words)
     return status, out.getvalue(), err.getvalue()
+
+
+def call(*words: str) -> tuple[int, Any, Any]:
+    """Run a command with --json; return (status, document on stdout, on stderr)."""
+    status, out, err = said(*words, "--json")
+    return status, _document(out), _document(err)
 
 
 def _document(text: str) -> Any:

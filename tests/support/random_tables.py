@@ -29,7 +29,6 @@ from support.snapshots import FileSpec, snapshot_of
 
 Row = Mapping[str, Any]
 
-_DAY_US: Final = 86_400_000_000
 _CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 
 SPARK_TYPES: Final[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""Commands that decode their documents, and rewrites without Spark."""
+"""Rewrites without Spark."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 
-from liquidlog.cli import rewriting
+from liquidlog.cli import rewriting, upkeeping
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from support.arrow_executor import execute
-from support.commands import Call, caller
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    return caller(capsys)
 
 
 @pytest.fixture
@@ -31,5 +25,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         found.append(given)
         return nullcontext(rewrite)
 
-    monkeypatch.setattr(rewriting, "open_executor", opened)
+    for module in (rewriting, upkeeping):
+        monkeypatch.setattr(module, "open_executor", opened)
     return found

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.main import cli, run
 from liquidlog.cli.output import replace_file
 from liquidlog.errors import StorageError
 from liquidlog.table import Table
+from support.commands import said
 
 SAMPLE = re.compile(
     r'liquidlog_health_[a-z0-9_]+\{table="(?:[^"\\\n]|\\.)*"(,\w+="[^"]*")?\} [-\d.e+]+'
@@ -42,7 +42,7 @@ def metrics(path: Path) -> dict[str, float]:
 def test_openmetrics_are_replaced_whole_with_names_escaped(table: str, tmp_path: Path) -> None:
     path = tmp_path / "health.prom"
     path.write_text("old")
-    assert run(cli, ["health", table, "--openmetrics", str(path)]) == 0
+    assert said("health", table, "--openmetrics", str(path))[0] == 0
     found = metrics(path)
     label = table.replace('"', '\\"')
     assert found[f'liquidlog_health_average_depth{{table="{label}"}}'] == 1.6667
@@ -53,9 +53,9 @@ def test_openmetrics_are_replaced_whole_with_names_escaped(table: str, tmp_path:
 
 def test_a_trend_grows_by_a_line_with_times(table: str, tmp_path: Path) -> None:
     path = tmp_path / "trend.jsonl"
-    assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    assert said("health", table, "--trend", str(path))[0] == 0
     Table.open(table).append(pa.table({"x": [1]}))
-    assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    assert said("health", table, "--trend", str(path))[0] == 0
     first, second = (json.loads(line) for line in path.read_text().splitlines())
     assert (first["version"], second["version"]) == (3, 4)
     assert (first["average_depth"], second["average_depth"]) == (1.6667, 1.75)
@@ -63,11 +63,9 @@ def test_a_trend_grows_by_a_line_with_times(table: str, tmp_path: Path) -> None:
     assert first["committed_at"] <= first["measured_at"] <= second["measured_at"]
 
 
-def test_a_terminal_shows_histogram_and_strips(
-    table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(cli, ["health", table]) == 0
-    shown = capsys.readouterr().out
+def test_a_terminal_shows_histogram_and_strips(table: str) -> None:
+    status, shown, _ = said("health", table)
+    assert status == 0
     assert "x, depth up to 2 from 0 ... 109\n|▄██▄▄▄|" in shown
     assert re.search(r"00002 +2 +#+", shown)
 
@@ -76,17 +74,17 @@ def test_a_trend_is_not_added_to_another_file(table: str, tmp_path: Path) -> Non
     path = tmp_path / "notes"
     for content in (b"key: value\n", b'{"a": 1}\n', b"\0\0\0", b'{"table_uri"', b"\n"):
         path.write_bytes(content)
-        assert run(cli, ["health", table, "--trend", str(path)]) == 1
+        assert said("health", table, "--trend", str(path))[0] == 1
         assert path.read_bytes() == content
-    assert run(cli, ["health", table, "--trend", str(tmp_path / "no" / "file")]) == 1
+    assert said("health", table, "--trend", str(tmp_path / "no" / "file"))[0] == 1
 
 
 def test_a_line_of_a_trend_that_was_cut_off_spoils_no_other(table: str, tmp_path: Path) -> None:
     path = tmp_path / "trend.jsonl"
     for _ in range(2):
-        assert run(cli, ["health", table, "--trend", str(path)]) == 0
+        assert said("health", table, "--trend", str(path))[0] == 0
     path.write_bytes(path.read_bytes()[:-30])
-    assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    assert said("health", table, "--trend", str(path))[0] == 0
     first, partial, last = path.read_text().splitlines()
     assert json.loads(first)["version"] == json.loads(last)["version"] == 3
     assert not partial.endswith("}")

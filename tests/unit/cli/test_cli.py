@@ -15,7 +15,7 @@ from liquidlog.operations.optimize import read_plan
 from liquidlog.plan import encode_rewritten_group
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.commands import Call, said
+from support.commands import call, said
 from support.deleted import commit_vectors, write_vector
 from support.effort import effort
 
@@ -32,7 +32,7 @@ def source(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def table(tmp_path: Path, source: str, call: Call) -> str:
+def table(tmp_path: Path, source: str) -> str:
     path = str(tmp_path / "t")
     assert call("create", path, "--schema-from", source, "--cluster-by", "x,id")[0] == 0
     for _ in range(3):
@@ -40,7 +40,7 @@ def table(tmp_path: Path, source: str, call: Call) -> str:
     return path
 
 
-def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call) -> None:
+def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path) -> None:
     opened = Table.open(table)
     plan_path, result_path = tmp_path / "p.json", tmp_path / "r.jsonl"
     call("plan", table, "-o", str(plan_path))
@@ -61,7 +61,7 @@ def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call)
     assert opened.snapshot().version == version + 1
 
 
-def test_create_with_column_mapping(tmp_path: Path, source: str, call: Call) -> None:
+def test_create_with_column_mapping(tmp_path: Path, source: str) -> None:
     path = str(tmp_path / "mapped")
     words = ("--schema-from", source, "--cluster-by", "x", "--column-mapping", "id")
     assert call("create", path, *words)[0] == 0
@@ -77,7 +77,7 @@ READING = ["detail", "files", "history", "health", "plan", "doctor"]
 
 
 @pytest.mark.parametrize("verb", READING)
-def test_no_recorded_log_makes_a_traceback(verb: str, call: Call) -> None:
+def test_no_recorded_log_makes_a_traceback(verb: str) -> None:
     for case in CASES[READING.index(verb) % effort(4, 1) :: effort(4, 1)]:
         status, out, err = call(verb, str(LOGS / case / "table"))
         assert status in {0, 1, 2, 5}, case

@@ -12,7 +12,7 @@ from liquidlog.data.runs import Origin, Run
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
-from support.commands import Call, said
+from support.commands import call, said
 from support.copies import remove_and_restore
 
 POLICY = ("--set", "min_cube_size=1", "--set", "target_cube_size=1")
@@ -72,7 +72,7 @@ def restores(table: Table, group_id: int) -> Meanwhile:
 
 
 def test_optimize_reports_a_cancelled_group_as_a_conflict(
-    table: Table, call: Call, executor: Callable[[Meanwhile], list[str | None]]
+    table: Table, executor: Callable[[Meanwhile], list[str | None]]
 ) -> None:
     verbs = executor(restores(table, 1))
     status, out, error = call("optimize", table.uri, *POLICY)

@@ -9,11 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
 from liquidlog.operations.planned import explain_together
 from liquidlog.table import Table
-from support.commands import Call
+from support.commands import call, said
 from support.logs import write_actions
 
 FILES = 250
@@ -48,12 +47,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made.uri
 
 
-def text_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
-    assert run(cli, words) == 0
-    captured = capsys.readouterr()
-    return captured.out.splitlines(), captured.err
-
-
 ROOTS = [
     (("history",), "history", 2),
     (("history", "--amplification"), "amplification", 2),
@@ -67,12 +60,7 @@ ROOTS = [
 
 @pytest.mark.parametrize(("words", "root", "total"), ROOTS)
 def test_a_listing_is_whole_and_with_a_limit_its_first(
-    words: tuple[str, ...],
-    root: str,
-    total: int,
-    table: str,
-    call: Call,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], root: str, total: int, table: str
 ) -> None:
     verb, *options = words
     status, document, _ = call(verb, table, *options)
@@ -88,8 +76,9 @@ def test_a_listing_is_whole_and_with_a_limit_its_first(
     assert call(verb, table, *options, "--limit", str(total))[2] == ""
 
     every = ["--limit", str(total)] if root == "explain" else []
-    lines, err = text_of(capsys, verb, table, *options, *every)
-    assert (len([line for line in lines if line.strip()]) >= total, err) == (True, "")
+    status, text, err = said(verb, table, *options, *every)
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert (status, len(lines) >= total, err) == (0, True, "")
     if root in {"files", "explain"}:
         paths = [row["path"] for row in document[root]]
         assert all(sum(path in line for line in lines) == 1 for path in paths)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.table import Table
-from support.commands import Call, printed_statements, said
+from support.commands import call, printed_statements, said
 
 pytestmark = pytest.mark.usefixtures("started")
 
@@ -65,7 +65,7 @@ SAME = {
 }
 
 
-def test_a_statement_prints_what_its_verb_prints(table: Table, call: Call) -> None:
+def test_a_statement_prints_what_its_verb_prints(table: Table) -> None:
     for statement, words in SAME.items():
         verb = [word.format(p=table.uri) for word in shlex.split(words)]
         dry = ["--dry-run"] if "--dry-run" in verb and not statement.startswith("EXPLAIN") else []
@@ -97,7 +97,7 @@ def _timeless(document: Any) -> str:
     )
 
 
-def test_nothing_to_do_changes_nothing(table: Table, call: Call) -> None:
+def test_nothing_to_do_changes_nothing(table: Table) -> None:
     version = table.snapshot().version
     for text in (
         f"ALTER TABLE '{table.uri}' DROP COLUMN IF EXISTS nope",
@@ -109,7 +109,7 @@ def test_nothing_to_do_changes_nothing(table: Table, call: Call) -> None:
         assert (status, document["version"], table.snapshot().version) == (0, version, version)
 
 
-def test_create_takes_columns_and_comment(tmp_path: Path, call: Call) -> None:
+def test_create_takes_columns_and_comment(tmp_path: Path) -> None:
     text = f"CREATE TABLE '{tmp_path}/n' (a INT NOT NULL, b STRING) CLUSTER BY (b) COMMENT 'c'"
     status, document, _ = call("sql", text, "--dry-run")
     assert (status, document["dry_run"], (tmp_path / "n").exists()) == (0, True, False)
@@ -124,7 +124,7 @@ def test_create_takes_columns_and_comment(tmp_path: Path, call: Call) -> None:
     assert detail["clusteringColumns"] == ["b"]
 
 
-def test_a_partitioned_table_is_created_and_copied(tmp_path: Path, call: Call) -> None:
+def test_a_partitioned_table_is_created_and_copied(tmp_path: Path) -> None:
     text = f"CREATE TABLE '{tmp_path}/n' (a INT) PARTITIONED BY (day DATE)"
     assert call("sql", text)[0] == 0
     for options, laid_out in (
@@ -143,7 +143,7 @@ def test_a_partitioned_table_is_created_and_copied(tmp_path: Path, call: Call) -
 
 
 def test_optimize_rewrites_with_the_executor_that_is_named(
-    table: Table, started: list[tuple[Any, ...]], call: Call
+    table: Table, started: list[tuple[Any, ...]]
 ) -> None:
     words = ("--executor", "spark", "--spark-conf", "a=b")
     status, document, _ = call("sql", f"OPTIMIZE '{table.uri}'", *words)
@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused(table: Table) -> None:
         assert table.snapshot().version == version
 
 
-def test_optimize_takes_conditions_on_partition_columns_only(tmp_path: Path, call: Call) -> None:
+def test_optimize_takes_conditions_on_partition_columns_only(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake(tmp_path / "p", ROWS, partition_by=["col1"])
     at = f"'{tmp_path}/p'"

@@ -1,34 +1,13 @@
 """The command `tick`: text, JSON, OpenMetrics, exit status, and options that have no effect."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from liquidlog.cli import upkeeping
-from liquidlog.plan import ClusteringPlan, RewrittenGroup
-from support.arrow_executor import execute_groups
-from support.commands import Call, caller, said
+from support.commands import call, said
 from support.lake import copied, ragged
 
-
-def _open_executor(*_: object, **__: object) -> AbstractContextManager[Any]:
-    def execute(plan: ClusteringPlan, groups: Sequence[int], _: object) -> Iterator[RewrittenGroup]:
-        return execute_groups(plan, groups)
-
-    return nullcontext(execute)
-
-
-@pytest.fixture(autouse=True)
-def executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeeping, "open_executor", _open_executor)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    return caller(capsys)
+pytestmark = pytest.mark.usefixtures("started")
 
 
 def policy(home: Path, text: str = "") -> str:
@@ -37,7 +16,7 @@ def policy(home: Path, text: str = "") -> str:
     return str(path)
 
 
-def test_a_failure_is_told_and_is_the_exit_status(tmp_path: Path, call: Call) -> None:
+def test_a_failure_is_told_and_is_the_exit_status(tmp_path: Path) -> None:
     ragged(tmp_path / "good")
     copied("logs/32_truncated_middle", tmp_path / "damaged")
     status, out, err = call("tick", f"{tmp_path}/*", "--policy", policy(tmp_path))
@@ -49,7 +28,7 @@ def test_a_failure_is_told_and_is_the_exit_status(tmp_path: Path, call: Call) ->
 
 
 def test_a_policy_names_tables_from_where_it_lies(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b", "c"):
         ragged(tmp_path / "lake" / name, files=2)

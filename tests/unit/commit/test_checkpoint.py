@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from liquidlog.cli.main import cli, run
 from liquidlog.commit import Clock, Proposal, ReadSet, land, land_first, rehearse
 from liquidlog.errors import (
     CheckpointMismatchError,
@@ -41,6 +40,7 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.commands import call
 from support.logs import change_actions
 from support.memory_store import MemoryStore
 
@@ -180,9 +180,7 @@ def test_what_would_lose_something_is_not_published(
     assert {file.name: file.read_bytes() for file in log.iterdir()} == before
 
 
-def test_a_warning_is_one_line_of_talk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_is_one_line_of_talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(tmp_path, delta__checkpointInterval="1")
     source = tmp_path / "source.parquet"
     pq.write_table(rows(0), source)
@@ -191,10 +189,9 @@ def test_a_warning_is_one_line_of_talk(
         raise KeyError(f"{directory}{version}")
 
     monkeypatch.setattr(history, "_write", broken)
-    assert run(cli, ["append", table.uri, str(source), "--json"]) == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["version"] == 1
-    assert captured.err.startswith("warning: version 1 was committed without its checkpoint")
+    status, document, err = call("append", table.uri, str(source))
+    assert (status, document["version"]) == (0, 1)
+    assert err.startswith("warning: version 1 was committed without its checkpoint")
 
 
 def test_protected_versions_get_none(tmp_path: Path) -> None:

@@ -34,10 +34,6 @@ def files(table: Table) -> int:
     return int(table.snapshot().files.num_rows)
 
 
-def written(root: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
-
-
 def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:
     ragged(tmp_path / "small", files=4)
     ragged(tmp_path / "large", files=12)

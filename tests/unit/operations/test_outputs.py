@@ -250,10 +250,6 @@ def plan(tmp_path: Path) -> ClusteringPlan:
     return table.plan(min_cube_size=1, target_cube_size=1)
 
 
-def lines(plan: ClusteringPlan) -> list[bytes]:
-    return [encode_rewritten_group(group) for group in execute(plan).groups]
-
-
 def never(_: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
     raise AssertionError("the rewrite was started")
 

@@ -24,16 +24,11 @@ from liquidlog.report.printing import policy_document
 from liquidlog.table import Table
 from liquidlog.workload.form import encode_queries
 from support.arrow_executor import execute
-from support.commands import Call, caller, said
+from support.commands import call, said
 from support.copies import set_elsewhere
 from support.table_rows import filters_in
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64())])
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    return caller(capsys)
 
 
 def rows(seed: int = 0) -> pa.Table:
@@ -124,9 +119,7 @@ def test_unknown_names_are_not_set_and_near_ones_are_told(tmp_path: Path) -> Non
         Table.create(tmp_path / "new", schema=SCHEMA, properties={"liquidlog.curv": "kd"})
 
 
-def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(
-    tmp_path: Path, call: Call
-) -> None:
+def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(tmp_path: Path) -> None:
     table = made(tmp_path)
     set_elsewhere(table, {"liquidlog.later": "1", "liquidlog.Curve": "kd"})
     plan = table.plan()
@@ -145,9 +138,7 @@ def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_is_refused_only_where_it_is_needed(
-    name: str, tmp_path: Path, call: Call
-) -> None:
+def test_a_wrong_value_is_refused_only_where_it_is_needed(name: str, tmp_path: Path) -> None:
     columns = () if name == "liquidlog.zorderBy" else ("x", "y")
     table = made(tmp_path, columns)
     also = {"liquidlog.strategy": "overlap"} if name == "liquidlog.tolerance" else {}
@@ -193,7 +184,7 @@ def test_a_wrong_value_is_refused_before_rows_are_read(
     assert len([*Path(table.uri).glob("*.parquet")]) == 2
 
 
-def test_plans_say_who_decided(tmp_path: Path, call: Call) -> None:
+def test_plans_say_who_decided(tmp_path: Path) -> None:
     table = made(tmp_path, curve="kd")
     printed = call("plan", table.uri, "--max-file-size", "1MiB")[1]["policy"]
     assert printed["curve"] == {"value": "kd", "from": "property", "property": "liquidlog.curve"}

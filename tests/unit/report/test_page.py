@@ -1,18 +1,16 @@
 """The page holds everything, loads nothing, and shows what the log says without believing it."""
 
-import json
 import re
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
-from liquidlog.cli.main import cli, run
 from liquidlog.report.page import number, page, share
 from liquidlog.spec.text import render_size
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.commands import call, said
 from support.html_pages import checked
 from support.repository import ROOT
 
@@ -91,12 +89,12 @@ def test_a_broken_domain_gets_a_page_that_says_so(tmp_path: Path) -> None:
     assert "Unknown" in read.shown
 
 
-def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
     table, output = made(tmp_path / "t"), tmp_path / "report.html"
-    assert run(cli, ["report", table.uri, "-o", str(output), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    status, document, _ = call("report", table.uri, "-o", str(output))
+    assert status == 0
     assert document["size_bytes"] == output.stat().st_size
     assert document["findings"] == 1
     checked(output.read_text())
-    assert run(cli, ["report", table.uri]) == 2
-    assert run(cli, ["report", table.uri, "-o", str(tmp_path / "no" / "x.html")]) == 1
+    assert said("report", table.uri)[0] == 2
+    assert said("report", table.uri, "-o", str(tmp_path / "no" / "x.html"))[0] == 1

@@ -6,7 +6,6 @@ from liquidlog.spec.bounds import (
     NULL_COUNT,
     NUM_RECORDS,
     Bounds,
-    ColumnBounds,
     bounds_from,
     indexed_leaves,
     parse_bounds,
@@ -16,11 +15,6 @@ from liquidlog.spec.schema import Leaf, leaves
 from liquidlog.spec.schema import Path as ColumnPath
 from liquidlog.spec.text import near_names, suggestion
 from support.plans import ARRAY, STRUCT, schema_of
-
-
-def column(low: list[int | None], high: list[int | None], nulls: list[int | None]) -> ColumnBounds:
-    arrays = (pa.array(values, pa.int64()) for values in (low, high, nulls))
-    return ColumnBounds(**dict(zip(("low", "high", "null_count"), arrays, strict=True)))
 
 
 def stated(kind: str, low: str, high: str, nulls: int = 0) -> Bounds:

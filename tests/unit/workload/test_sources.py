@@ -25,7 +25,6 @@ from support.commands import said
 from support.repository import ROOT
 
 RECORDED = str(ROOT / "fixtures" / "workload" / "recorded" / "local-recorded.zstd")
-SQL = "SELECT * FROM t JOIN u ON t.x = u.k WHERE t.x = 5 AND u.k > 1; DROP TABLE q; SELECT )"
 
 
 @pytest.fixture
