@@ -175,9 +175,7 @@ def rows_only_went(states: Sequence[tuple[str | None, int] | None]) -> bool:
 
 
 @given(changes=CHANGES)
-def test_a_reconciled_file_conflicts_exactly_where_rows_may_have_come_back(
-    changes: list[Any],
-) -> None:
+def test_a_reconciled_file_conflicts_where_rows_may_have_come_back(changes: list[Any]) -> None:
     winners, states = history(changes)
     conflicts = check_conflicts(ReadSet(version=5, reconciled={("c", None): 0}), commits(winners))
     assert (not conflicts) == rows_only_went(states)

@@ -47,9 +47,7 @@ keys_lists = st.lists(st.integers(0, 12) | st.integers(0, 2**64 - 1), max_size=2
 @given(
     keys=keys_lists, cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 250)), max_size=8)
 )
-def test_parts_count_the_cuts_at_or_before_the_row(
-    keys: list[int], cuts: list[tuple[int, int]]
-) -> None:
+def test_parts_count_the_cuts_up_to_the_row(keys: list[int], cuts: list[tuple[int, int]]) -> None:
     cuts.sort()
     found = Cuts(
         np.array([key for key, _ in cuts], np.uint64), np.array([row for _, row in cuts], np.uint64)
@@ -60,9 +58,7 @@ def test_parts_count_the_cuts_at_or_before_the_row(
 
 @pytest.mark.parametrize("choose", [equal_cuts, choose_cuts])
 @given(keys=keys_lists, parts=st.integers(1, 12), slices=st.integers(1, 4))
-def test_parts_follow_the_order_of_key_and_row(
-    choose: object, keys: list[int], parts: int, slices: int
-) -> None:
+def test_parts_follow_key_and_row(choose: object, keys: list[int], parts: int, slices: int) -> None:
     assert callable(choose)
     sample = as_sample(keys)
     cuts = choose(sample, parts)
@@ -87,9 +83,7 @@ def test_stable_order_is_the_stable_argsort(keys: list[int]) -> None:
         st.tuples(st.none() | st.integers(-3, 3), st.none() | st.text("ab\0", max_size=3))
     )
 )
-def test_order_rows_linear_sorts_by_columns_nulls_first(
-    rows: list[tuple[int | None, str | None]],
-) -> None:
+def test_linear_order_sorts_nulls_first(rows: list[tuple[int | None, str | None]]) -> None:
     columns = [
         pa.array([row[0] for row in rows], pa.int64()),
         pa.array([row[1] for row in rows], pa.string()),
@@ -159,9 +153,7 @@ predicates = st.lists(
 @pytest.mark.parametrize("curve", list(Curve))
 @settings(max_examples=effort(3, 60))
 @given(asked=predicates.map(asked_of), seed=st.integers(0, 99), parts=st.integers(1, 40))
-def test_fitted_is_never_worse_than_even(
-    curve: Curve, asked: GridPredicates, seed: int, parts: int
-) -> None:
+def test_fitted_is_not_worse(curve: Curve, asked: GridPredicates, seed: int, parts: int) -> None:
     coords = spread(6_000, 2, values=[1 << 16, 1 << 16, 512, 16][seed % 4], seed=seed)
     bits = key_order_bits(2, curve, parted=True)
     rows = ordinals_of(coords)

@@ -80,9 +80,7 @@ def _collect(slices: list[pa.Table], prefix_chars: int = 32) -> FileStatistics:
 
 
 @given(table=tables(), at=cuts, data=st.data())
-def test_checksums_of_shuffled_slices_add_up(
-    table: pa.Table, at: list[int], data: st.DataObject
-) -> None:
+def test_checksums_of_slices_add_up(table: pa.Table, at: list[int], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(table.num_rows)))
     shuffled = table.take(pa.array(order, pa.int64()))
     parts = [multiset_checksum(rows) for rows in _slices(shuffled, at)]
@@ -276,7 +274,7 @@ def test_compacted_rows_are_the_same_rows(drawn: tuple[pa.DataType, list[pa.Arra
     slices=st.integers(1, 3000),
     seed=st.integers(0, 99),
 )
-def test_slices_have_no_more_of_a_dictionary_than_their_rows(
+def test_slices_have_dictionaries_of_their_rows(
     values: int, rows: int, slices: int, seed: int
 ) -> None:
     dictionary = pa.array([f"value {number}" for number in range(values)])
@@ -306,9 +304,7 @@ def test_a_full_dictionary_with_nulls_is_ordered(index_type: pa.DataType, total:
 
 
 @given(columns())
-def test_a_file_holds_what_slices_of_any_encoding_held(
-    drawn: tuple[pa.DataType, list[pa.Array]],
-) -> None:
+def test_a_file_holds_what_slices_held(drawn: tuple[pa.DataType, list[pa.Array]]) -> None:
     value_type, arrays = drawn
     schema = delta_schema(pa.schema([("x", value_type)]))
     options = WriterOptions(indexed=(("x",),), row_group_rows=5)
@@ -353,7 +349,7 @@ def test_row_groups_with_dictionaries_at_any_depth_are_read(
 
 @pytest.mark.parametrize("nesting", NESTINGS)
 @given(drawn=columns())
-def test_appended_data_leaves_its_dictionaries(
+def test_appends_have_no_dictionaries(
     nesting: str, drawn: tuple[pa.DataType, list[pa.Array]]
 ) -> None:
     value_type, arrays = drawn
@@ -459,9 +455,7 @@ _PATHS = st.lists(
 
 
 @given(paths=_PATHS, skipped=st.integers(0, 3))
-def test_paths_are_in_the_order_of_bytes_and_equal_ones_as_they_were(
-    paths: list[str | None], skipped: int
-) -> None:
+def test_paths_are_in_the_order_of_their_bytes(paths: list[str | None], skipped: int) -> None:
     rows = paths[min(skipped, len(paths)) :]
     found = path_order(pa.array(paths, pa.string()).slice(min(skipped, len(paths))))
     assert found.tolist() == sorted(range(len(rows)), key=lambda row: (rows[row] or "").encode())

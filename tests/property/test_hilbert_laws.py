@@ -69,9 +69,7 @@ coordinates = arrays.arrays(
 
 
 @given(coords=coordinates, parts=st.integers(1, 20))
-def test_inside_a_box_keys_are_in_hilbert_order_of_its_own_grid(
-    coords: np.ndarray, parts: int
-) -> None:
+def test_inside_a_box_keys_are_in_hilbert_order(coords: np.ndarray, parts: int) -> None:
     boxes, _, _ = fit_boxes(CurveRows.of(coords, ordinals_of(coords), BITS), parts)
     assert isinstance(boxes, Boxes)
     keys = boxes.keys_of(coords)
@@ -88,9 +86,7 @@ def test_inside_a_box_keys_are_in_hilbert_order_of_its_own_grid(
 
 
 @given(coords=coordinates, others=coordinates, parts=st.integers(1, 20))
-def test_rows_that_were_not_sampled_stay_in_their_box(
-    coords: np.ndarray, others: np.ndarray, parts: int
-) -> None:
+def test_other_rows_stay_in_their_box(coords: np.ndarray, others: np.ndarray, parts: int) -> None:
     others = np.resize(others, (len(others), coords.shape[1]))
     boxes, _, _ = fit_boxes(CurveRows.of(coords, ordinals_of(coords), BITS), parts)
     assert isinstance(boxes, Boxes)
@@ -140,9 +136,7 @@ def space_of(files: list[Any], kind: str) -> KeySpace:
 
 
 @given(files=_files, kind=st.sampled_from(sorted(TYPES)))
-def test_ranges_keep_their_order_and_hold_at_least_their_own_bytes(
-    files: list[Any], kind: str
-) -> None:
+def test_ranges_keep_their_order_and_hold_their_bytes(files: list[Any], kind: str) -> None:
     spans = space_of(files, kind).columns[0]
     total = sum(size for ends, size, _ in files if ends is not None)
     for number, (ends, size, empty) in enumerate(files):
@@ -161,7 +155,7 @@ def test_ranges_keep_their_order_and_hold_at_least_their_own_bytes(
 
 
 @given(files=_files, kind=st.sampled_from(sorted(TYPES)))
-def test_all_files_together_span_everything_and_depth_counts_who_shares_it(
+def test_all_files_span_everything_and_depth_counts_who_shares_it(
     files: list[Any], kind: str
 ) -> None:
     space = space_of(files, kind)

@@ -504,7 +504,7 @@ def refusing_executor(*_: object, **__: object) -> AbstractContextManager[Any]:
 @pytest.mark.parametrize("part", range(PARTS_HOSTILE_DOCUMENTS))
 @settings(max_examples=EXAMPLES_HOSTILE_DOCUMENTS, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_damaged_document_never_costs_a_row_or_a_file(
+def test_a_damaged_document_costs_no_row_or_file(
     work: Path, part: int, data: st.DataObject
 ) -> None:
     del part  # so that several processes share the long form

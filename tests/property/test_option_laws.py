@@ -179,9 +179,7 @@ def test_every_option_has_values() -> None:
         {"strategy": "overlap", "min_overlap": 0.5, "min_overlapping_files": 0},
     ],
 )
-def test_an_option_without_effect_beside_another_is_refused(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_options_that_others_undo_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by="x")
     with pytest.raises(UsageError):
         table.plan(**options)
@@ -322,9 +320,7 @@ def test_an_option_wins_and_is_taken_or_refused_as_without_properties(
     text=st.sampled_from(WRONG) | st.text(max_size=8),
     columns=_columns,
 )
-def test_any_text_is_a_value_or_one_error_that_names_the_property(
-    name: str, text: str, columns: int
-) -> None:
+def test_any_text_is_a_value_or_an_error_that_names_it(name: str, text: str, columns: int) -> None:
     snapshot = _remembering(columns, {name: text})
     listening = settle(_remembering(columns, {name: TEXTS[name][0]}), {}).decided_by.values()
     if name not in wrong_values(snapshot) or name not in listening:

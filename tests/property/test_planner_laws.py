@@ -125,9 +125,7 @@ def _runs(files: Sequence[FileSpec]) -> list[tuple[str | None, list[FileSpec]]]:
 
 @settings(max_examples=effort(60, 3_000))
 @given(files=_files, policy=_policies)
-def test_chooses_and_packs_as_the_file_by_file_walk(
-    files: list[FileSpec], policy: ClusteringPolicy
-) -> None:
+def test_files_are_packed_as_by_the_walk(files: list[FileSpec], policy: ClusteringPolicy) -> None:
     made = planned(_table(files), policy)
     assert _taken(made) == _walked(files, policy)
     named = [*itertools.chain(*_taken(made)), *(file.path for file in made.skipped)]
@@ -376,7 +374,7 @@ def found(files: Ends, sizes: list[int]) -> tuple[float, float]:
 
 @settings(max_examples=effort(20, 2_000))
 @given(table=tables(), data=st.data())
-def test_ratios_do_not_depend_on_the_order_of_files(
+def test_ratios_are_the_same_in_any_order(
     table: tuple[Ends, list[int]], data: st.DataObject
 ) -> None:
     files, sizes = table
@@ -387,9 +385,7 @@ def test_ratios_do_not_depend_on_the_order_of_files(
 
 @settings(max_examples=effort(20, 2_000))
 @given(table=tables(), factor=st.integers(2, 1_000))
-def test_ratios_do_not_depend_on_the_unit_of_sizes(
-    table: tuple[Ends, list[int]], factor: int
-) -> None:
+def test_ratios_do_not_depend_on_units_of_size(table: tuple[Ends, list[int]], factor: int) -> None:
     files, sizes = table
     scaled = found(files, [size * factor for size in sizes])
     assert scaled == pytest.approx(found(files, sizes), rel=0.05)
@@ -443,7 +439,7 @@ def drawn(now: MappedFiles, after: MappedFiles | None, *, most: int = 400) -> Ke
 
 
 @given(now=_files_map_laws, after=_files_map_laws)
-def test_both_tables_have_one_scale(
+def test_both_have_one_scale(
     now: list[tuple[Range, Range]], after: list[tuple[Range, Range]]
 ) -> None:
     found = drawn(mapped(now), mapped(after))
@@ -504,9 +500,7 @@ def _cells(low: float, high: float, bins: int) -> range:
 
 
 @given(across=_cuts, up=_cuts, seed=st.integers(0, 1000))
-def test_gaps_where_no_row_was_made_up_are_closed(
-    across: list[float], up: list[float], seed: int
-) -> None:
+def test_gaps_between_boxes_are_closed(across: list[float], up: list[float], seed: int) -> None:
     cells = [(x, y) for x in pairwise(across) for y in pairwise(up)]
     low = np.array([[x[0], y[0]] for x, y in cells])
     high = np.array([[x[1], y[1]] for x, y in cells])

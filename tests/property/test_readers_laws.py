@@ -180,9 +180,7 @@ def _plan(
 
 @given(_files, _asked)
 @settings(deadline=None)
-def test_readers_open_the_files_whose_bounds_they_meet(
-    files: list[FileSpec], readers: FittedWorkload
-) -> None:
+def test_readers_open_files_that_they_meet(files: list[FileSpec], readers: FittedWorkload) -> None:
     space, those = _measured(files, readers)
     assert those.opened(space) == pytest.approx(_opened(files, readers), abs=1e-9)
 
@@ -260,7 +258,7 @@ def test_a_file_is_rewritten_kept_or_left_alone_for_one_reason(
 
 @settings(max_examples=effort(60, 3_000))
 @given(_any_files, _policies)
-def test_what_is_kept_lies_where_the_log_says(
+def test_kept_files_lie_where_the_log_says(
     files: list[FileSpec], policy: Mapping[str, Any]
 ) -> None:
     by_path = {file.path: file for file in files}
@@ -335,9 +333,7 @@ def mean_cost(table: Table, readers: list[tuple[str, int]]) -> float:
 
 @settings(max_examples=effort(12, 400), deadline=None)
 @given(appends(), st.sampled_from([(), ("x",), ("x", "y")]), st.integers(0, 1 << 20))
-def test_readers_are_not_worse_off(
-    data: list[pa.Table], columns: tuple[str, ...], seed: int
-) -> None:
+def test_nobody_is_worse_off(data: list[pa.Table], columns: tuple[str, ...], seed: int) -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         mock.patch.object(plans, "LOCAL_DISK", _STORE),

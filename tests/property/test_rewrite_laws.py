@@ -270,9 +270,7 @@ def subsets(rows: list[int]) -> st.SearchStrategy[set[int]]:
 
 
 @given(data=st.data())
-def test_outputs_without_the_rows_found_are_the_inputs_without_the_deleted_ones(
-    data: st.DataObject,
-) -> None:
+def test_outputs_without_found_rows_are_inputs_without_deleted_ones(data: st.DataObject) -> None:
     with TemporaryDirectory() as directory:
         rewrite = data.draw(rewrites(Path(directory)))
         gone: list[set[int]] = [set() for _ in rewrite.inputs]
@@ -389,7 +387,7 @@ def test_every_kind_of_container_is_decoded(parts: list[Any], optimized: bool) -
 
 
 @given(table=tables(max_rows=40), data=st.data())
-def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
+def test_a_logical_file_is_a_file_without_deleted_rows(
     table: pa.Table, data: st.DataObject
 ) -> None:
     rows = range(len(table))

@@ -28,7 +28,7 @@ from support.tables import tables
 
 
 @given(table=tables(max_rows=10), data=st.data())
-def test_files_and_row_groups_that_hold_a_row_are_admitted(
+def test_files_and_groups_that_hold_a_row_are_admitted(
     table: pa.Table, data: st.DataObject
 ) -> None:
     rows = st.lists(st.integers(0, max(len(table) - 1, 0)), max_size=6 if len(table) else 0)
@@ -83,9 +83,7 @@ def judged(text: str, rows: list[str], zone: str) -> list[list[bool]]:
         ("Pacific/Apia", "2011-12-30T22:00:00", "= '2011-12-30 00:00:00'"),
     ],
 )
-def test_days_whose_midnight_clocks_do_not_show_once_are_not_skipped(
-    zone: str, row: str, condition: str
-) -> None:
+def test_days_without_one_midnight_are_not_skipped(zone: str, row: str, condition: str) -> None:
     assert judged(f"date_trunc('day', t) {condition}", [row], zone) == [[True], [True]]
 
 

@@ -162,9 +162,7 @@ class History:
 
 
 @given(STEPS)
-def test_versions_within_the_retention_keep_their_files(
-    steps: Sequence[tuple[int, str, int]],
-) -> None:
+def test_versions_within_the_retention_stay(steps: Sequence[tuple[int, str, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         start_ms = NOW_MS - sum(gap for gap, _, _ in steps) * HOUR_MS
         history = History(Path(directory), start_ms)

@@ -143,7 +143,7 @@ assert "SortMergeJoin" in plan.getvalue()
 
 
 @pytest.mark.sparks
-def test_tables_are_written_and_read_through_spark_connect(
+def test_tables_are_written_through_spark_connect(
     table: Table, connect: str, tmp_path: Path
 ) -> None:
     """From the append on, the server's workers have not the packages: the client sends them."""
@@ -181,9 +181,7 @@ def optimize_here(table: Table, spark: SparkSession) -> Command:
     return run
 
 
-def test_optimize_commits_cube_by_cube_and_then_has_nothing_to_do(
-    table: Table, optimize_here: Command
-) -> None:
+def test_optimize_commits_each_cube_and_then_nothing(table: Table, optimize_here: Command) -> None:
     result = optimize_here()
     assert len(result["versions"]) == len(result["groups"]) == GROUPS
     assert result["rows_verified"] == APPENDS * ROWS
@@ -285,7 +283,7 @@ def test_spark_finds_every_value(spark: SparkSession, table_bloom: Table, vector
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
-def test_spark_opens_no_row_group_that_a_filter_rules_out(
+def test_spark_opens_no_group_that_filters_rule_out(
     spark: SparkSession, table_bloom: Table
 ) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", "false")

@@ -149,9 +149,7 @@ def test_an_error_that_may_pass_is_tried_again_until_the_last_attempt(
         assert rows_of(read_outputs(tmp_path, outcome)) == rows_of([table])
 
 
-def test_a_corrupt_page_ends_its_group_before_other_tasks_begin(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_corrupt_page_ends_its_group_before_others(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"key": pa.array(range(20_000), pa.int64())})
     inputs = write_inputs(tmp_path, table, 8)
     content = bytearray((tmp_path / inputs[0].path).read_bytes())
@@ -200,9 +198,7 @@ def planned(table: Table) -> ClusteringPlan:
     return plan
 
 
-def test_a_doomed_group_ends_while_its_task_sleeps(
-    spark: SparkSession, table: Table, paused: Path
-) -> None:
+def test_a_doomed_group_ends_in_its_sleep(spark: SparkSession, table: Table, paused: Path) -> None:
     """Whichever group the task that pauses is of, that one is doomed while it sleeps."""
     plan = planned(table)
     before, rows = parquet_names(Path(table.uri)), table.files()
@@ -231,7 +227,7 @@ def test_a_doomed_group_ends_while_its_task_sleeps(
     )
 
 
-def test_the_session_rewrites_the_group_afterwards(
+def test_the_session_rewrites_it_afterwards(
     spark: SparkSession, table: Table, paused: Path
 ) -> None:
     plan = planned(table)

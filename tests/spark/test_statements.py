@@ -121,9 +121,7 @@ def test_names_need_a_catalog_of_delta_tables(spark: SparkSession, tmp_path: Pat
         made(tmp_path / "t", "a").optimize("local")
 
 
-def test_vacuum_and_drop_feature_answer_as_delta_spark_does(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_vacuum_and_drop_feature_answer_as_deltas(spark: SparkSession, tmp_path: Path) -> None:
     table = made(tmp_path / "t", "a")
     at = f"delta.`{table.uri}`"
     table.cluster_by(None)

@@ -167,7 +167,7 @@ MICROSECOND = dt.timedelta(microseconds=1)
     [{}, {"options": SHUFFLED, "max_file_size": "16KiB"}, {"cluster": False}],
     ids=["whole", "shuffled", "plain"],
 )
-def test_an_append_holds_the_rows_of_the_frame(
+def test_appends_hold_their_rows(
     spark: SparkSession, tmp_path: Path, given: dict[str, Any]
 ) -> None:
     table = table_of(tmp_path)
@@ -180,9 +180,7 @@ def test_an_append_holds_the_rows_of_the_frame(
 
 
 @pytest.mark.sparks
-def test_spark_reads_ancient_dates_as_they_were_written(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_reads_ancient_dates_as_written(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema([("d", pa.date32()), ("t", pa.timestamp("us", "UTC")), ("i", pa.int64())])
     table = table_of(tmp_path, schema, cluster_by=["d"])
     texts = [("0001-01-01", "0001-01-02 03:04:05.678901"), ("1582-10-04", "1899-12-31 00:00:00")]
@@ -236,9 +234,7 @@ def test_an_append_is_blind_only_if_its_plan_shows_that_it_reads_nothing_of_the_
     assert appended(spark.read.parquet(f"{tmp_path}/elsewhere"))
 
 
-def test_a_clustered_append_is_one_partial_cube_with_narrow_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_clustered_append_is_a_cube_of_narrow_files(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     append(numbers(spark, 20_000), table, options=SHUFFLED, max_file_size="16KiB")
     (cube,) = table.cubes().to_pylist()
@@ -264,9 +260,7 @@ def test_the_same_frame_gives_the_same_files(spark: SparkSession, tmp_path: Path
     assert stats[0] == stats[1]
 
 
-def test_skewed_and_empty_partitions_are_sampled_evenly(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_skewed_and_empty_partitions_are_sampled(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     frame = numbers(spark, 30_000).where("id < 14000 OR id > 29900")
     append(frame, table, options=SHUFFLED, max_file_size="16KiB")
@@ -276,9 +270,7 @@ def test_skewed_and_empty_partitions_are_sampled_evenly(
 
 
 @pytest.mark.parametrize("given", [{"options": SHUFFLED}, {"cluster": False}], ids=str)
-def test_every_type_arrives_exactly(
-    spark: SparkSession, tmp_path: Path, given: dict[str, Any]
-) -> None:
+def test_every_type_arrives(spark: SparkSession, tmp_path: Path, given: dict[str, Any]) -> None:
     table, frame = typed_table(tmp_path), typed_frame(spark)
     append(frame, table, **given)
     paths = [str(Path(table.uri) / path) for path in table.files()["path"].to_pylist()]
@@ -298,9 +290,7 @@ def test_every_type_arrives_exactly(
 
 
 @pytest.mark.sparks
-def test_structs_are_matched_by_name_and_what_they_lack_is_null(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_structs_are_matched_by_name_or_filled_up(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path, nested_schema(), cluster_by=["id"])
     frame = spark.range(3).selectExpr(
         "map(concat('k', id), named_struct('x', cast(id as int))) AS m",
@@ -318,7 +308,7 @@ def test_structs_are_matched_by_name_and_what_they_lack_is_null(
     assert (found[1].st, found[0].st.b, found[2].m["k2"].x) == (None, ["u", None], 2)
 
 
-def test_missing_columns_are_null_and_narrow_types_become_wide(
+def test_missing_columns_are_null_and_types_are_widened(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = table_of(tmp_path)
@@ -454,9 +444,7 @@ def test_a_transaction_that_lands_meanwhile_is_not_committed_twice(
     require_untouched(table, 1)
 
 
-def test_a_table_without_clustering_columns_takes_plain_appends(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_tables_without_columns_take_plain_appends(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path, cluster_by=None)
     with pytest.raises(UsageError, match="no clustering columns"):
         append(numbers(spark, 10), table)
@@ -513,9 +501,7 @@ def test_rows_that_come_are_judged_as_they_are_read(spark: SparkSession, tmp_pat
     assert overwrite(rows, table, where="length(c) = 4").rows == 2
 
 
-def test_rows_that_the_condition_does_not_name_are_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_rows_beside_the_condition_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     table = filled(table_of(tmp_path), 100)
     with pytest.raises(ExecutorError, match="the condition of the replaced rows"):
         overwrite(numbers(spark, 20), table, where="id < 10")
@@ -574,7 +560,7 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.sparks
-def test_texts_of_char_columns_are_padded_as_spark_pads_them(
+def test_texts_of_char_columns_are_padded_as_spark_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = char_table(tmp_path)
@@ -592,9 +578,7 @@ def test_texts_of_char_columns_are_padded_as_spark_pads_them(
 
 
 @pytest.mark.sparks
-def test_a_table_is_read_at_a_version_and_only_the_columns_asked_for(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_table_is_read_at_a_version_by_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     assert read(spark, table).collect() == []
     for start in (0, 1000, 2000):
@@ -616,9 +600,7 @@ def test_a_table_is_read_at_a_version_and_only_the_columns_asked_for(
         read(spark, table, where="no = 1")
 
 
-def test_files_without_rows_that_are_asked_for_are_not_opened(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_files_without_asked_rows_are_not_opened(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path, cluster_by=["id"])
     for start in (0, 1000, 2000):
         filled(table, 1000, start=start)
@@ -644,7 +626,7 @@ def test_a_table_is_not_taken_for_a_small_one_in_joins(spark: SparkSession, tmp_
     assert "BuildRight" in planned(spark.range(10))
 
 
-def test_large_files_are_read_in_parts(
+def test_parts_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from liquidspark import frames as reading

@@ -116,9 +116,7 @@ def test_files_in_columns_read_like_a_tuple() -> None:
         ("deletion_vector", {"storage_type": "u"}),
     ],
 )
-def test_a_document_with_a_broken_file_is_refused(
-    plan: ClusteringPlan, field: str, value: object
-) -> None:
+def test_documents_of_broken_files_refused(plan: ClusteringPlan, field: str, value: object) -> None:
     document = json.loads(encode_plan(plan))
     assert decode_plan(json.dumps(document).encode(), where="plan.json") == plan
     document["groups"][0]["inputs"][1][field] = value

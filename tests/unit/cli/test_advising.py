@@ -40,9 +40,7 @@ def test_people_are_told_the_protocol_change_before_it_is_made(table: Table, wor
     assert (status, err) == (0, "")
 
 
-def test_a_table_that_is_left_alone_is_not_changed(
-    table: Table, workload: str, tmp_path: Path
-) -> None:
+def test_a_table_left_alone_is_not_changed(table: Table, workload: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "advice.json")
     words = ["advise", table.uri, "--workload", workload, "--min-gain", "100%", "--apply"]
     status, out, _ = said(*words, "-o", saved)

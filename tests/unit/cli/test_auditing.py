@@ -90,9 +90,7 @@ def test_a_line_of_a_trend_that_was_cut_off_spoils_no_other(table: str, tmp_path
     assert not partial.endswith("}")
 
 
-def test_a_file_that_cannot_be_replaced_keeps_its_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_are_not_replaced_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, link = tmp_path / "page.html", tmp_path / "link.html"
     path.write_text("old")
     link.symlink_to(path)

@@ -220,9 +220,7 @@ def test_wrong_storage_options_are_refused_without_their_values(prefix: str, val
     assert "S3cret" not in caught.value.message
 
 
-def test_verbs_look_for_the_options_of_what_they_open(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbs_look_for_options_of_storages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAKE_ID", raising=False)
     (home / "own.toml").write_text(STORAGES)
     Table.open(home / "t").append(ROWS)

@@ -301,9 +301,7 @@ def test_columns_of_a_table_are_offered(tmp_path: Path) -> None:
         assert values("cluster-by", elsewhere, "") == []
 
 
-def test_no_file_of_defaults_gets_in_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_defaults_do_not_get_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FILE_NAME).write_text("no TOML")
     monkeypatch.chdir(tmp_path)
     assert values("plan", "t", "--config", "none", "-vvv", "--strategy", "c") == ["cube"]
@@ -370,7 +368,7 @@ def test_what_cannot_be_done_is_not_asked_for(plain: str) -> None:
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 2), ("\n", 2)])
-def test_a_person_is_asked(
+def test_who_is_asked(
     plain: str, answer: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))

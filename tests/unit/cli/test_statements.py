@@ -142,9 +142,7 @@ def test_a_partitioned_table_is_created_and_copied(tmp_path: Path) -> None:
             Table.open(copy).append(pa.table({"a": DAYS.cast(pa.int32()), "day": DAYS}))
 
 
-def test_optimize_rewrites_with_the_executor_that_is_named(
-    table: Table, started: list[tuple[Any, ...]]
-) -> None:
+def test_optimize_takes_the_named_executor(table: Table, started: list[tuple[Any, ...]]) -> None:
     words = ("--executor", "spark", "--spark-conf", "a=b")
     status, document, _ = call("sql", f"OPTIMIZE '{table.uri}'", *words)
     assert (status, len(document["groups"]), started) == (0, 1, [("spark", {"a": "b"}, {})])

@@ -27,9 +27,7 @@ def test_a_failure_is_told_and_is_the_exit_status(tmp_path: Path) -> None:
     assert out["budget"] == {"bytes": None, "spent": found["good"]["bytes_rewritten"]}
 
 
-def test_a_policy_names_tables_from_where_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_names_tables_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         ragged(tmp_path / "lake" / name, files=2)
     path = tmp_path / "policy.toml"

@@ -49,9 +49,7 @@ def test_files_without_a_range_are_left_out_and_told() -> None:
         (1, 240_000_000, "F2 to F32, and counts"),
     ],
 )
-def test_tables_near_the_guardrails_of_direct_lake_are_told(
-    files: int, rows: int, said: str | None
-) -> None:
+def test_tables_near_guardrails_are_told(files: int, rows: int, said: str | None) -> None:
     specs = [FileSpec(path=str(n), bounds={"x": (n, n)}, rows=rows) for n in range(files)]
     notes = [note for note in health(snapshot_of(specs)).notes if "Direct Lake" in note]
     assert len(notes) == (said is not None)

@@ -159,9 +159,7 @@ def test_whatever_is_other_in_a_checkpoint_is_named(tmp_path: Path) -> None:
         assert state_differences(snapshot, snapshot, files) == [f"the {name} of some live file"]
 
 
-def test_what_would_lose_something_is_not_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_loses_something_is_kept_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(tmp_path)
     table.append(rows(0))
     log = log_of(table)

@@ -213,9 +213,7 @@ def _spelled(value: Any, kind: DataType) -> str | None:
         (dt.datetime(1900, 1, 1), "timestamp_ntz", "1900-01-01 00:00:00"),  # noqa: DTZ001
     ],
 )
-def test_spells_values_as_the_protocol_has_them(
-    value: Any, kind: str, expected: str | None
-) -> None:
+def test_values_are_spelled_as_by_the_protocol(value: Any, kind: str, expected: str | None) -> None:
     assert _spelled(value, PrimitiveType(kind)) == expected
 
 

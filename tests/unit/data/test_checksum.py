@@ -255,7 +255,7 @@ def written(path: Path, kind: str) -> WrittenFile:
         ("double", ("1.0", '"Infinity"')),
     ],
 )
-def test_a_bound_that_leaves_a_value_out_is_named(
+def test_bounds_without_a_value_are_named(
     tmp_path: Path, kind: str, bounds: tuple[str, str]
 ) -> None:
     schema = parse_schema(schema_json_of({"c": kind}), where="test")

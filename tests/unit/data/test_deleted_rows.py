@@ -196,9 +196,7 @@ def test_rows_of_inputs_are_compared_as_the_table_has_them(tmp_path: Path) -> No
         find([replace(one, positions=positions([2]))], [output], layout)
 
 
-def test_rows_of_equal_hashes_that_differ_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_rows_of_a_hash_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"x": [1, 2]})
     layout = layout_of(rows.schema, columns=[])
     one = write_input(tmp_path / "i.parquet", rows)
@@ -211,9 +209,7 @@ def test_rows_of_equal_hashes_that_differ_are_refused(
         find([replace(one, positions=positions([1]))], [output], layout)
 
 
-def test_one_hash_that_is_equal_is_not_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_equal_hash_is_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"x": list(range(8))})
     layout = layout_of(rows.schema)
     one = write_input(tmp_path / "i.parquet", rows)
@@ -374,25 +370,19 @@ def found(*rows: list[int]) -> FoundRows:
 
 
 @pytest.mark.parametrize("where", [[1, 7], [1], [1, 7, 8], [1, 1], []])
-def test_other_rows_are_refused(
-    outputs: list[Output], layout: FileLayout, where: list[int]
-) -> None:
+def test_others_are_refused(outputs: list[Output], layout: FileLayout, where: list[int]) -> None:
     wrong = replace(found([1, 8], [3]), positions=(positions(where), positions([3])))
     with pytest.raises(ResultMismatchError, match="not the rows that other commits deleted"):
         require_found(outputs, wrong, layout=layout, limit_bytes=LIMIT)
 
 
-def test_rows_that_are_deleted_already_are_refused(
-    outputs: list[Output], layout: FileLayout
-) -> None:
+def test_rows_deleted_already_are_refused(outputs: list[Output], layout: FileLayout) -> None:
     earlier = [replace(outputs[0], deleted=positions([0, 8])), outputs[1]]
     with pytest.raises(ResultMismatchError):
         require_found(earlier, found([1, 8], [3]), layout=layout, limit_bytes=LIMIT)
 
 
-def test_a_row_that_a_file_does_not_have_is_refused(
-    outputs: list[Output], layout: FileLayout
-) -> None:
+def test_a_row_that_is_not_there_is_refused(outputs: list[Output], layout: FileLayout) -> None:
     with pytest.raises(DataFileError, match="has no row 10"):
         proved_rows(outputs[0], positions([1, 10]), layout)
 
@@ -414,9 +404,7 @@ def copy_without(run: Run, output: Output, gone: ProvedRows, layout: FileLayout)
     return write_without(run, output, gone, layout=layout, unique_id="a")
 
 
-def test_nothing_is_written_where_no_row_would_be_left(
-    run: Run, outputs: list[Output], layout: FileLayout
-) -> None:
+def test_nothing_is_written_of_no_rows(run: Run, outputs: list[Output], layout: FileLayout) -> None:
     earlier = replace(outputs[0], deleted=positions(range(5)))
     with pytest.raises(ValueError, match="no row would be left"):
         copy_without(run, earlier, proved_rows(earlier, positions(range(5, 10)), layout), layout)
@@ -516,7 +504,7 @@ def test_a_vector_of_a_run_that_ended_is_deleted(run: Run) -> None:
     assert run.files() == ()
 
 
-def test_a_vector_that_is_not_stored_as_written_is_deleted(
+def test_a_vector_that_is_stored_wrong_is_deleted(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def other(_: bytes) -> bytes:
@@ -528,9 +516,7 @@ def test_a_vector_that_is_not_stored_as_written_is_deleted(
     assert run.files() == ()
 
 
-def test_a_put_of_which_the_answer_is_lost_is_read_back(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_without_an_answer_is_read_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*arguments: object) -> bool:
         put_if_absent(*arguments)  # type: ignore[arg-type]
         raise AmbiguousPutError

@@ -63,9 +63,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("found", UNSIGNED, ids=str)
-def test_unsigned_integers_become_what_holds_them_all_and_nothing_else(
-    tmp_path: Path, found: pa.DataType
-) -> None:
+def test_unsigned_integers_become_what_holds_them_all(tmp_path: Path, found: pa.DataType) -> None:
     numbers = [0, (1 << (found.bit_width - 1)) - 1, (1 << found.bit_width) - 1, None]
     inside = pa.struct([("l", pa.list_(found)), ("m", pa.map_(pa.string(), found))])
     rows = [{"l": [number], "m": [("k", number)]} for number in numbers]

@@ -131,7 +131,7 @@ def test_existing_file_is_never_touched(tmp_path: Path) -> None:
     assert path.read_bytes() == b"theirs"
 
 
-def test_full_disk_is_a_storage_error_and_leaves_no_file(
+def test_a_full_disk_is_an_error_of_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -144,9 +144,7 @@ def test_full_disk_is_a_storage_error_and_leaves_no_file(
 
 
 @pytest.mark.parametrize("edge", [1, 5, 900])
-def test_a_file_says_nothing_of_the_chunks_in_which_its_rows_came(
-    tmp_path: Path, edge: int
-) -> None:
+def test_a_file_says_nothing_of_chunks_of_its_rows(tmp_path: Path, edge: int) -> None:
     texts = pa.array([f"value {number % 7}" for number in range(1_000)]).dictionary_encode()
     rows = pa.table({"t": texts})
     head = rows.slice(0, edge).to_pydict()["t"]
@@ -211,9 +209,7 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 20_000), (4_000, 270)])
-def test_readers_skip_pages_of_one_row_group(
-    tmp_path: Path, text_bytes: int, page_rows: int
-) -> None:
+def test_readers_skip_pages_inside_groups(tmp_path: Path, text_bytes: int, page_rows: int) -> None:
     random, count = np.random.default_rng(1), min(ROWS_FILE_ENCODING, 4_000_000 // text_bytes)
     texts = sorted(random.bytes(text_bytes // 2).hex() for _ in range(count))
     path = tmp_path / "a.parquet"
@@ -252,9 +248,7 @@ def test_digits_that_foreign_files_have_beyond_their_type_are_kept(tmp_path: Pat
         ([1.0, 2.0], False),
     ],
 )
-def test_the_footer_says_an_order_that_rows_have(
-    tmp_path: Path, values: list[Any], *, said: bool
-) -> None:
+def test_the_footer_says_the_rows_order(tmp_path: Path, values: list[Any], *, said: bool) -> None:
     kind = pa.int64() if values == [None, None] else None
     rows = pa.table({"x": pa.nulls(len(values), pa.int32()), "a": pa.array(values, kind)})
     options, schema = _options(rows.schema), delta_schema(rows.schema)
@@ -477,9 +471,7 @@ def _arrow_name(found: pa.DataType) -> str:
 
 @pytest.mark.parametrize("distinct", [1, GROUP_ROWS])
 @pytest.mark.usefixtures("any_share")
-def test_filters_are_sized_by_the_values_of_the_first_row_group(
-    tmp_path: Path, distinct: int
-) -> None:
+def test_filters_are_sized_by_the_first_row_group(tmp_path: Path, distinct: int) -> None:
     values = pa.array([place % distinct for place in range(2 * GROUP_ROWS)])
     rows = pa.table({"a": values, "filler": [f"{place}" * 99 for place in range(2 * GROUP_ROWS)]})
     for group in filtered(tmp_path / "f.parquet", rows, ("a",)):

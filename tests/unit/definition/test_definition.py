@@ -143,9 +143,7 @@ KINDS = st.sampled_from(
 
 
 @given(st.lists(KINDS, max_size=6), st.lists(KINDS, max_size=6))
-def test_a_type_is_taken_if_equal_or_narrower(
-    found: list[DataType], wanted: list[DataType]
-) -> None:
+def test_equal_and_narrower_types_are_taken(found: list[DataType], wanted: list[DataType]) -> None:
     data = struct(**{f"c{i}": kind for i, kind in enumerate(found)})
     table = struct(**{f"c{i}": kind for i, kind in enumerate(wanted)})
     pairs = list(zip(found, wanted, strict=False))

@@ -110,9 +110,7 @@ def protocol(*names: str, readers: tuple[str, ...] | None = None) -> Protocol:
         (("deletionVectors",), "deletionVectors", "readers have to know it"),
     ],
 )
-def test_what_cannot_be_dropped_is_refused_with_the_reason(
-    present: tuple[str, ...], name: str, words: str
-) -> None:
+def test_what_cannot_be_dropped_says_why(present: tuple[str, ...], name: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         create.feature_to_drop(protocol(*present), name, truncate_history=False)
 
@@ -169,9 +167,7 @@ def test_domains_go_before_their_feature(tmp_path: Path) -> None:
     assert operations == ["DROP FEATURE", "DOMAIN METADATA CLEANUP"]
 
 
-def test_a_domain_that_comes_meanwhile_keeps_the_feature(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_domain_keeps_the_feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = with_domains(tmp_path)
     version = table.snapshot().version
     derive = create.feature_drop

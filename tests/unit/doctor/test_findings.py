@@ -151,9 +151,7 @@ def test_missing_statistics_are_added_and_all_else_stays() -> None:
 
 
 @pytest.mark.parametrize(("replaces", "bounds"), [(False, (0, 9)), (True, (1, 9))])
-def test_bounds_of_the_log_stay_unless_they_are_replaced(
-    bounds: tuple[int, int], *, replaces: bool
-) -> None:
+def test_bounds_of_the_log_stay_or_are_replaced(bounds: tuple[int, int], *, replaces: bool) -> None:
     spec = FileSpec(path="a", bounds={"x": (0, None), "y": (5, 6)})
     (add,) = repaired(spec, replaces=replaces)
     stats = stats_of(add)

@@ -277,9 +277,7 @@ def test_unity_lists_delta_tables_page_by_page(unity: UnityServer) -> None:
     ("status", "said"),
     [(403, "HTTP status 403: refused, token ***"), (404, "HTTP status 404: refused")],
 )
-def test_a_refusal_of_unity_is_said_without_the_token(
-    status: int, said: str, unity: UnityServer
-) -> None:
+def test_a_refusal_is_said_without_the_token(status: int, said: str, unity: UnityServer) -> None:
     unity.refusals = [status]
     (problem,) = found("unity://main.sales")
     assert problem.startswith(f"? unity://main.sales: cannot be listed: {said}")
@@ -397,9 +395,7 @@ def test_what_matches_nothing_is_a_problem(lake: Path) -> None:
         (("ab", "dee"), ["a", "b", "deep/c", "deep/er/d", "odd [x]/g"]),
     ],
 )
-def test_excluded_tables_and_directories(
-    lake: Path, excluded: tuple[str, ...], left: list[str]
-) -> None:
+def test_excluded_tables(lake: Path, excluded: tuple[str, ...], left: list[str]) -> None:
     assert found_in(lake, "**", excluded=excluded) == left
 
 
@@ -408,8 +404,6 @@ def test_a_wildcard_in_a_bucket_is_refused() -> None:
         find_tables(["s3://buck*/x"], [], NO_OPTIONS)
 
 
-def test_relative_globs_are_of_the_working_directory(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_globs_are_of_this_directory(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lake / "deep")
     assert [one.address for one in find_tables(["*"], [], NO_OPTIONS)] == [f"{lake}/deep/c"]

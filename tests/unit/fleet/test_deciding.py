@@ -161,7 +161,7 @@ def test_what_was_rewritten_lately_waits_or_gets_less(own: Option) -> None:
 
 
 @pytest.mark.parametrize(("days", "names"), [(2, ["payback_days"]), (1, [])])
-def test_without_a_rate_days_are_as_many_queries_as_the_bar_says(
+def test_without_a_rate_days_are_queries_of_the_bar(
     own: Option, days: float, names: list[str]
 ) -> None:
     policy = RewritePolicy(when=RewriteWhen(payback_days=days))

@@ -268,9 +268,7 @@ def ended(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Su
     return surveyed(request, address, queries)
 
 
-def test_a_process_that_ends_takes_one_table_with_it(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_ends_takes_one_table(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Workers.submit
 
     def submit(self: object, _: object, *arguments: object, attempt: int) -> object:

@@ -61,9 +61,7 @@ def test_what_is_not_reached_is_named(file: Path, tmp_path: Path) -> None:
     assert "nope" in str(storage_problem(**place, token=RUN, options={"nope": "x"}))
 
 
-def test_a_table_that_cannot_be_written_is_refused_and_a_file_left_to_its_group(
-    file: Path, tmp_path: Path
-) -> None:
+def test_a_table_that_cannot_be_written_is_refused_not_a_file(file: Path, tmp_path: Path) -> None:
     there: Any = {"directory": str(tmp_path), "storage": NO_OPTIONS}
     assert can_read("the driver", file=str(file), **there)
     assert not can_read("the driver", file=str(tmp_path / "missing.parquet"), **there)
@@ -72,9 +70,7 @@ def test_a_table_that_cannot_be_written_is_refused_and_a_file_left_to_its_group(
         can_read("the driver", directory=elsewhere, file=str(file), storage=NO_OPTIONS)
 
 
-def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_are_not_deleted_are_found(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(run: Run) -> None:
         raise StorageError(run.token, "cannot be deleted: AccessDenied")
 
@@ -94,9 +90,7 @@ def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
         ({"storage": "cannot read s3://b/f: gone"}, ["worker-7 cannot read s3://b/f: gone"]),
     ],
 )
-def test_a_worker_that_cannot_rewrite_is_told_apart(
-    changes: dict[str, object], words: list[str] | None
-) -> None:
+def test_workers_that_cannot_rewrite(changes: dict[str, object], words: list[str] | None) -> None:
     found = worker_problem(msgspec.structs.replace(ANSWER, **changes), LEAST)
     if words is None:
         assert found is None

@@ -132,9 +132,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
         pass
 
 
-def test_spark_submit_keeps_its_choice_of_master_and_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_spark_submit_chooses_master_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert _local_settings({})["spark.master"] == "local[*,4]"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -187,9 +185,7 @@ def test_a_session_may_refuse_what_is_not_needed(refused: str) -> None:
     assert found.conf == BEFORE
 
 
-def test_a_session_that_refuses_what_is_needed_is_told_what(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_session_that_refuses_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = refusing("spark.")
     monkeypatch.setattr(executor, "_partitions", lambda _: 8)
     assert executor.task_slots(found) == 8  # it has not ended
@@ -526,9 +522,7 @@ def test_a_worker_keeps_its_memory_and_freezes_what_is_imported() -> None:
         (None, None, 4),
     ],
 )
-def test_attempts_are_those_of_the_master(
-    master: str | None, most: str | None, expected: int
-) -> None:
+def test_attempts_are_of_the_master(master: str | None, most: str | None, expected: int) -> None:
     settings = {"spark.master": master, "spark.task.maxFailures": most}
     session: Any = SimpleNamespace(conf=settings)
     assert task_attempts(session) == expected

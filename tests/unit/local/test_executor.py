@@ -124,7 +124,7 @@ def test_rows_that_go_in_two_steps_make_the_same_files(
 
 
 @pytest.mark.parametrize(("columns", "said"), [(["k"], True), (["k", "v"], False)])
-def test_the_footer_says_the_order_of_rows_by_one_column(
+def test_the_footer_says_the_order_by_a_key(
     tmp_path: Path, columns: list[str], *, said: bool
 ) -> None:
     random = np.random.default_rng(0)
@@ -255,9 +255,7 @@ def mean_read(table: Table, workload: Workload) -> float:
 
 
 @pytest.mark.parametrize("curve", ["hilbert", "kd"])
-def test_readers_of_the_workload_read_less(
-    shuffling: LocalExecutor, tmp_path: Path, curve: str
-) -> None:
+def test_asked_columns_are_read_less(shuffling: LocalExecutor, tmp_path: Path, curve: str) -> None:
     workload = (
         *(
             WeightedPredicate(f"day BETWEEN DATE '1970-0{month}-05' AND DATE '1970-0{month}-25'", 4)
@@ -276,9 +274,7 @@ def test_readers_of_the_workload_read_less(
 
 
 @pytest.mark.parametrize("curve", ["hilbert", "kd"])
-def test_files_of_a_prefix_hold_one_value(
-    shuffling: LocalExecutor, tmp_path: Path, curve: str
-) -> None:
+def test_prefixes_hold_one_value(shuffling: LocalExecutor, tmp_path: Path, curve: str) -> None:
     table = unclustered(tmp_path / "t")
     optimize(shuffling, table, max_file_size=size(table, 8), prefix="mode", curve=curve)
     bounds = table.opened.bounds_of(table.snapshot())(

@@ -56,16 +56,12 @@ def test_an_error_that_may_pass_is_tried_again(workers: Workers, tmp_path: Path)
     assert (tmp_path / "more").stat().st_size == TASK_ATTEMPTS
 
 
-def test_a_worker_that_is_killed_is_replaced_and_its_task_tried_again(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_the_task_of_a_killed_worker_is_tried_again(workers: Workers, tmp_path: Path) -> None:
     (pid,) = LocalEngine(workers, "").run(local_tasks.end_at_first, [(str(tmp_path / "once"),)])
     assert pid != os.getpid()
 
 
-def test_jobs_that_are_stopped_end_their_workers_and_begin_nothing(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_jobs_that_are_stopped_end_their_workers(workers: Workers, tmp_path: Path) -> None:
     engine, pause = LocalEngine(workers, ""), tmp_path / "pause"
     pause.touch()
     from threading import Thread

@@ -191,9 +191,7 @@ def test_maintenance_needs_the_permission_of_the_catalog(
     assert ids_in(root, Table(ADDRESS)) == list(range(300))
 
 
-def test_a_finished_rewrite_is_not_committed_without_permission(
-    catalog: Catalog, root: Path
-) -> None:
+def test_a_rewrite_is_not_committed_without_permission(catalog: Catalog, root: Path) -> None:
     table = appended(0, 1)
     plan = table.plan()
     assert plan.location == str(root)
@@ -281,9 +279,7 @@ def test_half_an_answer_is_no_answer(catalog: Catalog, root: Path) -> None:
     assert ids_in(root, Table(ADDRESS)) == list(range(200))
 
 
-def test_another_commit_in_the_place_of_a_ratified_one_is_not_reported(
-    catalog: Catalog, root: Path
-) -> None:
+def test_another_commit_in_the_place_of_one_is_not_reported(catalog: Catalog, root: Path) -> None:
     appended(0, 1)
     published = root / "_delta_log" / f"{2:020d}.json"
     right = published.read_bytes()
@@ -414,9 +410,7 @@ def test_addresses_name_three_parts(address: str) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a_token_is_read_from_its_file_for_each_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_read_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "token"
     monkeypatch.setenv(TOKEN_FILE, str(path))
     with pytest.raises(UsageError, match=TOKEN_FILE):

@@ -75,9 +75,7 @@ def test_so_are_the_oldest_where_a_checkpoint_makes_them_needless(table: Table) 
 
 
 @pytest.mark.parametrize("version", range(VERSIONS))
-def test_a_version_that_is_not_listed_between_others_is_an_error(
-    table: Table, version: int
-) -> None:
+def test_a_version_that_is_not_listed_is_an_error(table: Table, version: int) -> None:
     hidden = StaleStore(Path(table.uri), lambda file: file.version == version)
     with pytest.raises(LogError):
         named_files(hidden, files_of(table))
@@ -94,9 +92,7 @@ def test_a_version_that_is_not_listed_between_others_is_an_error(
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
-def test_files_of_vectors_are_named_live_and_removed_in_commits_and_checkpoints(
-    tmp_path: Path, policy: str
-) -> None:
+def test_vectors_are_named_live_and_removed_in_all_the_log(tmp_path: Path, policy: str) -> None:
     properties = {"delta.enableDeletionVectors": "true", "delta.checkpointPolicy": policy}
     schema = pa.schema([("x", pa.int64())])
     table = Table.create(str(tmp_path), schema=schema, properties=properties)

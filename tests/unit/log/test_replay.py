@@ -86,9 +86,7 @@ WITH_VECTOR = add("a", deletion_vector=VECTOR)
     ],
     ids=str,
 )
-def test_files_live_until_they_are_removed(
-    commits: list[tuple[AnyAction, ...]], left: list[str]
-) -> None:
+def test_files_live_until_removed(commits: list[tuple[AnyAction, ...]], left: list[str]) -> None:
     assert live(*commits) == left
 
 
@@ -120,9 +118,7 @@ FIELDS = [("path",), ("stats_parsed", "minValues", "d"), ("stats_parsed", "minVa
 
 
 @pytest.mark.parametrize(("version", "known"), [("2.4.8", False), ("3.4.0", True)])
-def test_a_bound_that_another_calendar_may_have_moved_is_unknown(
-    version: str, *, known: bool
-) -> None:
+def test_bounds_that_other_calendars_moved_are_unknown(version: str, *, known: bool) -> None:
     days = pa.array([-150_000, 0], pa.int32()).cast(pa.date32())
     ends = pa.StructArray.from_arrays([days, pa.array([1, 2])], names=["d", "i"])
     statistics = pa.StructArray.from_arrays([ends], names=["minValues"])
@@ -174,9 +170,7 @@ def _file(path: Path, first: int) -> int:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_clone_is_rewritten_from_the_directory_that_its_log_names(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_clone_is_rewritten_from_where_its_log_says(tmp_path: Path, name: str) -> None:
     files = [tmp_path / name / "f1.parquet", tmp_path / name / "f2.parquet"]
     for number, file in enumerate(files):
         _file(file, number * 100)
@@ -341,9 +335,7 @@ def shortened(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [replaced, shortened])
-def test_a_log_that_is_another_one_is_loaded_anew(
-    change: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_another_log_is_loaded_anew(change: Callable[[Path], None], tmp_path: Path) -> None:
     table = table_at(tmp_path)
     table.append(some_rows(1))
     table.append(some_rows(2))
@@ -450,7 +442,7 @@ TABLE = ROOT / "fixtures/logs/17_checkpoint_single/table"
 
 
 @pytest.mark.parametrize(("rows_in_a_group", "statistics"), [(1, True), (3, False), (1000, False)])
-def test_actions_are_found_in_every_row_group(
+def test_actions_are_in_any_row_group(
     tmp_path: Path, rows_in_a_group: int, *, statistics: bool
 ) -> None:
     checkpoint = max(TABLE.rglob("*.checkpoint.parquet"))

@@ -154,7 +154,7 @@ def test_what_is_doubtful_is_compared_whole(
     assert whole == [3, table.snapshot().version]
 
 
-def test_a_table_with_a_path_of_several_spellings_is_always_compared_whole(
+def test_a_path_of_several_spellings_is_always_compared_whole(
     table: Table, whole: list[int]
 ) -> None:
     commit_actions(table, add("with%20space.parquet"))

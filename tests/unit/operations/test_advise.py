@@ -84,9 +84,7 @@ def names(advice: Advice) -> list[str]:
     return [".".join(path) for path in advice.best.candidate.columns]
 
 
-def test_a_table_is_clustered_by_what_is_asked_for_and_really_reads_as_predicted(
-    table: Table,
-) -> None:
+def test_a_table_is_clustered_by_what_is_asked_for_as_predicted(table: Table) -> None:
     workload = asked(*(one for pair in zip(points("x"), points("y"), strict=True) for one in pair))
     advice = table.advise(workload, max_file_size=SIZE)
     assert advice.is_recommended
@@ -206,9 +204,7 @@ def test_no_usable_predicate_is_an_error_and_some_are_set_aside(table: Table) ->
         ({"max_file_size": 1}, "at least"),
     ],
 )
-def test_wrong_arguments_are_refused(
-    table: Table, arguments: dict[str, float], message: str
-) -> None:
+def test_wrong_ones_are_refused(table: Table, arguments: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         table.advise(asked("x = 1"), **arguments)  # type: ignore[arg-type]
 
@@ -254,9 +250,7 @@ def test_scans_are_predicted_on_the_files_that_the_table_had_then(table: Table) 
         assert (found.median_error, found.scans_on_their_version) == (0.0, 2)
 
 
-def test_advice_of_another_table_or_for_other_columns_is_refused(
-    table: Table, tmp_path: Path
-) -> None:
+def test_advice_for_other_tables_or_columns_is_refused(table: Table, tmp_path: Path) -> None:
     advice = table.advise(asked(*points("x")), max_file_size=SIZE)
     saved = decode_advice(encode_advice(advice), where="advice")
     with pytest.raises(UsageError, match="not clustered; apply it first with cluster-by"):
@@ -344,9 +338,7 @@ def test_files_that_only_other_columns_would_join_are_no_gain_of_these(tmp_path:
     assert "a full rewrite by the present columns saves" in advice.reason
 
 
-def test_a_table_that_is_z_ordered_by_other_columns_is_clustered_by_the_asked_ones(
-    table: Table,
-) -> None:
+def test_a_table_z_ordered_by_others_is_clustered_by_asked_columns(table: Table) -> None:
     workload = asked(*points("y"))
     table.set_properties({"liquidlog.zorderBy": "x,day"})
     plan = table.plan(max_file_size=SIZE)

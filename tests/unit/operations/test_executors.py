@@ -41,9 +41,7 @@ GROUP = RewrittenGroup(
 )
 
 
-def test_an_executor_hears_of_read_back_only_if_it_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_executor_hears_of_read_back_if_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[bool | None] = []
 
     def start(
@@ -71,9 +69,7 @@ def test_a_result_says_that_it_was_not_read_back() -> None:
     assert decode_result(left_out, where="r").groups[0].read_back is False
 
 
-def test_auto_is_local_for_small_plans_unless_spark_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_auto_is_local_for_small_plans_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in executors._MASTERS:
         monkeypatch.delenv(name, raising=False)
     small, large = plan_of_bytes(4 << 30), plan_of_bytes((4 << 30) + 1)
@@ -142,7 +138,7 @@ def test_no_module_logs_past_what_masks_values() -> None:
     assert past == {"liquidlog/logs.py", *others}
 
 
-def test_what_the_application_configured_is_respected(
+def test_what_applications_configure_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = logging.getLogger("liquidlog")

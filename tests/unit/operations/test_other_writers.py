@@ -104,9 +104,7 @@ IN_UTC = ["08T11:11:11.000000", "09T11:11:11.500000", "10T11:11:11.000000", None
 OF_BERLIN = ["08T09:11:11.000000", "09T09:11:11.500000", "10T11:11:11.000000", None]
 
 
-def test_timestamps_without_a_zone_are_of_utc_or_the_zone_that_the_table_names(
-    early: Table,
-) -> None:
+def test_timestamps_without_a_zone_are_of_utc_or_of_the_tables(early: Table) -> None:
     assert hours(early) == IN_UTC
     early.set_properties({"liquidlog.partitionTimeZone": "Europe/Berlin"})
     assert hours(early) == OF_BERLIN

@@ -169,7 +169,7 @@ def test_another_number_of_rows_is_refused_by_the_footer(tmp_path: Path, table: 
     assert "has 2 rows, the result says 6" in failure
 
 
-def test_outputs_that_vanish_before_the_put_are_not_committed(
+def test_outputs_that_vanish_are_not_committed(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = table.plan()
@@ -262,9 +262,7 @@ FOREIGN = {
 }
 
 
-def test_another_file_is_refused_before_the_rewrite_and_stays(
-    plan: ClusteringPlan, tmp_path: Path
-) -> None:
+def test_another_file_is_refused_at_once_and_stays(plan: ClusteringPlan, tmp_path: Path) -> None:
     path = tmp_path / "precious"
     for name, content in FOREIGN.items():
         path.write_bytes(content)
@@ -291,9 +289,7 @@ def test_a_line_that_a_crash_cut_off_is_written_again(plan: ClusteringPlan, tmp_
         assert read_result(str(path), plan).groups == made
 
 
-def test_what_no_file_can_be_is_refused_before_the_rewrite(
-    plan: ClusteringPlan, tmp_path: Path
-) -> None:
+def test_what_is_no_file_is_refused_at_once(plan: ClusteringPlan, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "t"):
         with pytest.raises(DocumentError):
@@ -352,9 +348,7 @@ def pending(grouped: Table, plan: ClusteringPlan) -> tuple[int, ...]:
     return tuple(g.group_id for g in plan.groups if g.group_id not in landed)
 
 
-def test_a_commit_of_one_group_is_tagged_as_ever_and_one_of_several_names_all(
-    grouped: Table,
-) -> None:
+def test_a_commit_of_several_groups_names_them_all(grouped: Table) -> None:
     plan, result = planned(grouped)
     ones = RewriteResult(plan_id=plan.plan_id, groups=result.groups[:1])
     (first,) = grouped.commit(plan, ones, groups_per_commit=3).versions
@@ -392,9 +386,7 @@ def test_of_two_results_of_a_group_one_is_committed(grouped: Table) -> None:
 
 
 @pytest.mark.parametrize("stop", [ExecutorError("the session ended"), KeyboardInterrupt()])
-def test_what_waits_is_committed_when_the_work_ends_early(
-    grouped: Table, stop: BaseException
-) -> None:
+def test_what_waits_is_committed_in_the_end(grouped: Table, stop: BaseException) -> None:
     plan, result = planned(grouped)
     told: list[int] = []
 

@@ -237,7 +237,7 @@ def test_names_columns_by_their_physical_names(tmp_path: Path) -> None:
     assert {"p": "new", "n": "1"} in values
 
 
-def test_rows_of_many_partitions_take_bounded_memory(
+def test_many_partitions_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink, "_MOST_GATHERED_BYTES", 4_000)
@@ -261,9 +261,7 @@ def test_rows_of_many_partitions_take_bounded_memory(
     assert sorted(found) == [0, *range(4_000)]
 
 
-def test_begins_another_file_when_too_many_are_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_end_when_many_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writes, "MOST_OPEN", 2)
     # c ends the file of b, to which rows came before those of a; b ends that of a.
     assert _files_of(tmp_path / "t", ["a", "b", "a", "c", "b", "c", "b"]) == {

@@ -67,9 +67,7 @@ def test_an_output_of_which_no_row_is_left_is_not_committed(tmp_path: Path) -> N
         scene.require_tidy()
 
 
-def test_a_run_that_others_end_meanwhile_is_not_committed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_others_end_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     finished = batches._finished
 
     def ended(run: Any, *args: Any, **kwargs: Any) -> Any:
@@ -186,9 +184,7 @@ def test_a_task_that_fails_refuses_the_group_and_deletes_nothing(small: Scene) -
     assert (small.plain.rows(), small.plain.version) == (before, version)
 
 
-def test_optimize_has_the_tasks_of_its_executor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_optimize_has_its_executors_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = made(tmp_path / "t", vectors=True)
     tasks = PickledTasks()
 

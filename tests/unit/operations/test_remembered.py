@@ -174,9 +174,7 @@ def test_a_wrong_value_is_refused_only_where_it_is_needed(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize(("name", "value"), [("curve", "kdd"), ("bloomFilter", "x, z")])
-def test_a_wrong_value_is_refused_before_rows_are_read(
-    tmp_path: Path, name: str, value: str
-) -> None:
+def test_a_wrong_value_is_refused_before_a_read(tmp_path: Path, name: str, value: str) -> None:
     table = made(tmp_path)
     set_elsewhere(table, {f"liquidlog.{name}": value})
     with pytest.raises(UsageError, match=rf"liquidlog\.{name}"):

@@ -33,9 +33,7 @@ def table(tmp_path: Path) -> Table:
 @pytest.mark.parametrize(
     ("time_zone", "files"), [(None, 1), ("UTC", 0), ("utc", 0), ("Europe/Berlin", 1)]
 )
-def test_a_time_without_a_zone_is_of_the_readers_zone(
-    table: Table, time_zone: str | None, files: int
-) -> None:
+def test_times_are_of_the_readers_zone(table: Table, time_zone: str | None, files: int) -> None:
     found = table.scan("t = '2024-06-01 14:00:00'", time_zone=time_zone)
     assert found.files_read == files
 

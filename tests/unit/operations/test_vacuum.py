@@ -246,7 +246,7 @@ def test_nothing_goes_by_a_clock_that_is_far_ahead(tmp_path: Path) -> None:
     assert ended["operationParameters"] == {"status": "FAILED"}
 
 
-def test_what_another_engine_restores_meanwhile_stays(
+def test_what_others_restore_meanwhile_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = rewritten(tmp_path)
@@ -285,9 +285,7 @@ def test_files_of_runs_and_of_no_age_stay(tmp_path: Path, monkeypatch: pytest.Mo
     assert {name, "part-left.parquet"} <= there(tmp_path)
 
 
-def test_a_failed_deletion_is_said_and_finished_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_deletion_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = rewritten(tmp_path)
     delete = LocalTableStore.delete_file
     failing = sorted(files_at(table, 2))[1]

@@ -102,9 +102,7 @@ def test_an_input_that_came_back_dooms_its_group_alone(table: Table, plan: Clust
     assert version == plan.read_version + 2
 
 
-def test_the_log_is_looked_at_each_minute_and_soon_after_a_group(
-    table: Table, plan: ClusteringPlan
-) -> None:
+def test_the_log_is_read_each_minute_and_after_groups(table: Table, plan: ClusteringPlan) -> None:
     time = Time()
     watch = watch_at(table, plan, time)
     assert watch() == {}
@@ -125,9 +123,7 @@ def test_the_log_is_looked_at_each_minute_and_soon_after_a_group(
     assert watch().keys() == {0, 1, 2}
 
 
-def test_whoever_asks_while_somebody_looks_is_told_what_was_known(
-    table: Table, plan: ClusteringPlan
-) -> None:
+def test_who_asks_while_others_look_hears_what_is_known(table: Table, plan: ClusteringPlan) -> None:
     watch = table.watch(plan)
     remove_and_restore(table, input_of(plan, 0))
     with watch._looking:

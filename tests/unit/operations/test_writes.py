@@ -186,9 +186,7 @@ def test_an_overwrite_removes_what_it_replaces(table: Table) -> None:
 
 
 @pytest.mark.parametrize("switch", ["delta.enableRowTracking", "delta.enableChangeDataFeed"])
-def test_other_rows_of_a_file_are_not_moved_where_that_is_recorded(
-    tmp_path: Path, switch: str
-) -> None:
+def test_other_rows_are_not_moved_where_that_is_recorded(tmp_path: Path, switch: str) -> None:
     made = Table.create(tmp_path / "t", schema=SCHEMA, properties={switch: "true"})
     made.append(rows(*range(10)))
     with pytest.raises(UsageError, match="cannot be moved"):
@@ -236,7 +234,7 @@ def test_an_append_outlasts_others_but_no_change_of_the_table(table: Table) -> N
         table.commit_write(late, late_result)
 
 
-def test_rows_of_an_append_that_may_have_landed_stay(
+def test_an_append_that_may_have_landed_stays(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> None:
@@ -248,9 +246,7 @@ def test_rows_of_an_append_that_may_have_landed_stay(
     assert len([*Path(table.uri).glob("*.parquet")]) == 4
 
 
-def test_every_part_of_an_appended_file_is_proved(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_of_an_appended_file_is_proved(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink, "_PROVED_BYTES", 64)
     assert table.append(rows(*range(10_000))).rows == 10_000
 
@@ -335,9 +331,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_changes_while_it_is_read_is_not_appended(
-    tmp_path: Path, change: str, groups: int
-) -> None:
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path, change: str, groups: int) -> None:
     table = Table.create(str(tmp_path / "t"), schema=SOURCE_SCHEMA)
     source = tmp_path / "x.parquet"
     _write(source, 0, row_group_size=30 // groups)
@@ -389,9 +383,7 @@ def test_a_table_whose_text_lengths_cannot_be_read_is_refused(tmp_path: Path) ->
     assert "column a" in feature
 
 
-def test_an_append_of_files_elsewhere_is_blind_and_one_of_rows_in_memory_if_said(
-    tmp_path: Path,
-) -> None:
+def test_an_append_of_files_is_blind_and_one_of_rows_if_said(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", schema=SOURCE_SCHEMA)
     _write(tmp_path / "f.parquet", 0)
     rows = pa.table({"a": [1]}, schema=SOURCE_SCHEMA)

@@ -110,9 +110,7 @@ def keeps_field(field: StructField, value: Any, predicate: str, zone: str | None
         ("string", "05", "x IN ('4', 5)"),
     ],
 )
-def test_what_spark_may_find_equal_is_kept(
-    data_type: DataType | str, value: Any, predicate: str
-) -> None:
+def test_what_may_be_equal_is_kept(data_type: DataType | str, value: Any, predicate: str) -> None:
     assert keeps(data_type, value, predicate)
 
 
@@ -138,9 +136,7 @@ def test_what_spark_may_find_equal_is_kept(
         ),
     ],
 )
-def test_what_no_session_finds_equal_is_skipped(
-    data_type: DataType | str, value: Any, predicate: str
-) -> None:
+def test_what_is_unequal_is_skipped(data_type: DataType | str, value: Any, predicate: str) -> None:
     assert not keeps(data_type, value, predicate)
 
 
@@ -346,9 +342,7 @@ NOW_US = 1_704_585_600_000_000
         ("date_trunc('month', d) = date_trunc('month', add_months(now(), 2))", None, False),
     ],
 )
-def test_the_current_time_is_that_of_the_session(
-    predicate: str, zone: str | None, stays: object
-) -> None:
+def test_the_current_time_of_the_session(predicate: str, zone: str | None, stays: object) -> None:
     snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
     session = Session(NOW_US, None if zone is None else ZoneInfo(zone))
     (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), session)

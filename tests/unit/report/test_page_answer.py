@@ -240,9 +240,7 @@ def test_what_was_not_measured_is_not_judged(found: Overview) -> None:
     assert queries(found, verdict) == ""
 
 
-def test_what_a_workload_reads_now_is_shown_without_a_rewrite(
-    table: Table, found: Overview
-) -> None:
+def test_what_a_workload_reads_now_is_shown(table: Table, found: Overview) -> None:
     nothing = no_verdict("leave", "there is nothing to rewrite", Criteria(workload=WORKLOAD))
     scan = table.scan(workload=WORKLOAD)
     read_ = checked(page(replace(found, verdict=nothing, scan=scan)))

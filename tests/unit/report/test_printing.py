@@ -57,9 +57,7 @@ def test_a_long_listing_is_whole_on_a_terminal_too() -> None:
     assert text.splitlines()[-1] == f" file-4999-{'x' * 300}  4999"
 
 
-def test_a_screen_gets_the_first_rows_and_how_many_more_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_screen_gets_the_first_rows_and_how_many_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("COLUMNS", "80")
     grid = Grid(("path", "n"), tuple((f"file-{n}", str(n)) for n in range(61)))
@@ -84,7 +82,7 @@ def test_a_screen_gets_the_first_rows_and_how_many_more_there_are(
 
 
 @pytest.mark.parametrize("no_color", [False, True])
-def test_a_verdict_is_coloured_on_a_terminal_alone(
+def test_verdicts_are_coloured_on_terminals(
     monkeypatch: pytest.MonkeyPatch, *, no_color: bool
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")

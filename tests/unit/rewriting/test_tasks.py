@@ -87,9 +87,7 @@ def test_files_may_have_a_text_each(tmp_path: Path, way: str) -> None:
     # Without any live row nothing is shuffled.
     [pair for pair in product(WAYS, DELETED) if pair != ("shuffled", "all")],
 )
-def test_live_rows_and_their_row_ids_are_all_written_once(
-    tmp_path: Path, way: str, deleted: str
-) -> None:
+def test_live_rows_and_row_ids_are_written_once(tmp_path: Path, way: str, deleted: str) -> None:
     curve = None if way == "compaction" else Curve.HILBERT
     work = with_vectors(make_work(tmp_path, curve=curve, slice_bytes=500), DELETED[deleted])
     facts = shuffled(work) if way == "shuffled" else rewrite_alone((work, 500))
@@ -116,9 +114,7 @@ def test_lost_input_fails_every_output_and_leaves_no_file(tmp_path: Path, slice_
     assert {name for name in parquet_names(tmp_path) if name.startswith("part-")} == set()
 
 
-def test_a_value_too_large_to_be_moved_fails_the_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_too_large_fail_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffle, "_MAX_PAYLOAD_BYTES", 100)
     work = make_work(tmp_path, slice_bytes=1 << 30)
     facts = shuffled(work)
@@ -169,9 +165,7 @@ def test_a_file_that_is_finished_after_its_run_is_deleted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("curve", list(Curve))
-def test_files_are_cut_by_bytes_where_the_lowest_keys_have_wide_rows(
-    tmp_path: Path, curve: Curve
-) -> None:
+def test_files_are_cut_by_bytes_where_low_keys_have_wide_rows(tmp_path: Path, curve: Curve) -> None:
     random = np.random.default_rng(7)
     key = random.integers(0, 1_000_000, 20_000)
     payload = [random.bytes(4096 if one < 50_000 else 20) for one in key]

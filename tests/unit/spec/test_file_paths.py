@@ -106,9 +106,7 @@ def test_many_paths_are_as_each_alone(paths: list[str], skipped: int, *, chunks:
         ("/t", ["a+b", "a%2Bb", "c%20d", "c%20d"], ("a+b",)),
     ],
 )
-def test_a_file_named_in_two_ways_is_found(
-    uri: str, paths: list[str], twice: tuple[str, ...]
-) -> None:
+def test_files_named_twice_are_found(uri: str, paths: list[str], twice: tuple[str, ...]) -> None:
     assert named_twice(pa.array(paths), uri) == twice
 
 

@@ -122,9 +122,7 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
         ("string", None, None),
     ],
 )
-def test_a_text_is_the_value_that_readers_see(
-    kind: str | DataType, text: str | None, value: Any
-) -> None:
+def test_a_text_is_its_readers_value(kind: str | DataType, text: str | None, value: Any) -> None:
     field = field_of(kind)
     found = typed_value(text, field)
     assert found.type == arrow_type(field.data_type)

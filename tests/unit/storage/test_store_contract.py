@@ -69,9 +69,7 @@ def _write(store: TableStore, name: str, content: bytes) -> None:
     output.finish()
 
 
-def test_of_many_writers_one_wins_and_its_content_stays(
-    new_store: Callable[[], TableStore],
-) -> None:
+def test_of_many_writers_one_wins(new_store: Callable[[], TableStore]) -> None:
     stores = [new_store() for _ in range(WRITERS)]
     contents = [str(writer).encode() * 20_000 for writer in range(WRITERS)]
     for version in range(3):
@@ -140,9 +138,7 @@ def test_data_files(new_store: Callable[[], TableStore]) -> None:
         open_input(store.data_path(name), store.storage)
 
 
-def test_an_upload_of_several_parts_and_a_discarded_one(
-    new_store: Callable[[], TableStore],
-) -> None:
+def test_an_upload_of_parts_and_a_discarded_one(new_store: Callable[[], TableStore]) -> None:
     store = new_store()
     store.put_log_if_absent(commit_name(0), b"x")
     content = bytes(range(256)) * (40 << 12)
@@ -269,9 +265,7 @@ def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> 
 
 
 @pytest.mark.parametrize("extra", [-(1 << 20), -1, 1, 5 << 20])
-def test_an_object_of_another_size_is_refused(
-    tmp_path: Path, emulator: Emulator, extra: int
-) -> None:
+def test_objects_of_other_sizes_are_refused(tmp_path: Path, emulator: Emulator, extra: int) -> None:
     body = content(tmp_path, ROWS)
     said = max(1, len(body) + extra)
     address, options = stored(emulator, body)

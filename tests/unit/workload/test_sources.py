@@ -159,9 +159,7 @@ def test_sql_of_one_table_is_read_alike_by_every_verb(tmp_path: Path, table: Tab
         ("DROP TABLE t", "it is a statement of another kind: Drop"),
     ],
 )
-def test_sql_that_asks_nothing_says_why(
-    tmp_path: Path, table: Table, text: str, reason: str
-) -> None:
+def test_sql_that_asks_nothing(tmp_path: Path, table: Table, text: str, reason: str) -> None:
     path = tmp_path / "q.sql"
     path.write_text(text)
     with pytest.raises(UsageError, match=re.escape(reason)):
@@ -305,9 +303,7 @@ def test_compressed_logs_are_recognised_by_their_content(
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_log_that_is_cut_off_is_used_as_far_as_it_goes(
-    frame: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_logs_that_are_cut_off_are_used(frame: Callable[[bytes], bytes], tmp_path: Path) -> None:
     whole = frame(_log() * 3)
     for cut in (10, 25):
         found = _imported(whole[: len(whole) - cut], tmp_path)
@@ -330,9 +326,7 @@ def _consumed(pieces: Iterable[bytes]) -> int:
     return sum(len(piece) for piece in pieces)
 
 
-def test_lines_that_are_no_events_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_lines_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_rules, "MAX_LINE_BYTES", 1 << 20)
     sql = b'{"Event":"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"'
     deep = sql + b',"executionId":1,"sparkPlanInfo":' + b'{"children":[' * 20_000

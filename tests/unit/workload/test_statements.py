@@ -57,9 +57,7 @@ def _reads(text: str, tables: Tables = KNOWN) -> list[tuple[str, tuple[str, ...]
         ("SELECT * FROM s WHERE x.y = 'it''s'", [("s", ("x.y = 'it''s'",))]),
     ],
 )  # fmt: skip
-def test_each_table_has_its_own_conditions(
-    text: str, expected: list[tuple[str, tuple[str, ...]]]
-) -> None:
+def test_each_table_has_conditions(text: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
     assert _reads(text) == expected
 
 
@@ -168,9 +166,7 @@ def _wide(text: str, dialect: str = "") -> dict[str, tuple[str, ...] | None]:
          {"t": (), "u": ("k = 6",)}),
     ],
 )  # fmt: skip
-def test_only_what_is_proved_is_a_condition(
-    text: str, expected: dict[str, tuple[str, ...] | None]
-) -> None:
+def test_what_is_proved_is_asked(text: str, expected: dict[str, tuple[str, ...] | None]) -> None:
     assert _wide(text) == expected
 
 
