@@ -206,9 +206,8 @@ def gain(
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
+def test_a_layout_is_refused_for_its_reason() -> None:
+    for found, why in (
         (gain(50), None),
         (
             gain(130),
@@ -219,11 +218,9 @@ def gain(
         (gain(50, joined=52), "joining small files, without clustering columns"),
         (gain(50, joined=60), None),
         (gain(50, low=-0.1), "but maybe nothing"),
-    ],
-)
-def test_a_layout_is_refused_for_its_reason(found: Gain, why: str | None) -> None:
-    reason = refusal(found, min_gain=0.1)
-    assert (reason is None) if why is None else (reason is not None and why in reason)
+    ):
+        reason = refusal(found, min_gain=0.1)
+        assert (reason is None) if why is None else (reason is not None and why in reason)
 
 
 def test_the_range_of_many_alike_queries_is_narrow_and_that_of_unlike_ones_wide() -> None:

@@ -66,9 +66,8 @@ def test_stores_the_schemas_spelling_and_the_physical_path() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
+def test_columns_without_an_order_are_refused() -> None:
+    for name, words in (
         ("flag", "of type boolean"),
         ("bin", "of type binary"),
         ("var", "of type variant"),
@@ -77,11 +76,9 @@ def test_stores_the_schemas_spelling_and_the_physical_path() -> None:
         ("st.b.v", "of type array<integer>"),
         ("st.b.v.element", "lies inside st.b.v, an array"),
         ("m.key", "lies inside m, a map"),
-    ],
-)
-def test_columns_without_an_order_are_refused(name: str, words: str) -> None:
-    (problem,) = problems(name)
-    assert words in problem
+    ):
+        (problem,) = problems(name)
+        assert words in problem
 
 
 @pytest.mark.parametrize(
@@ -147,19 +144,16 @@ def test_a_domain_that_cannot_be_read_is_a_corrupt_log() -> None:
             read_domain(text)
 
 
-@pytest.mark.parametrize(
-    ("paths", "logical"),
-    [
+def test_resolves_physical_names_in_any_case() -> None:
+    for paths, logical in (
         ([["COL-1"]], [("x",)]),
         ([["s", "A"], ["Col-1"]], [("s", "a"), ("x",)]),
         (["s.a", "p.q"], [("s", "a"), ("p.q",)]),
         ([["Col-1"]] * 5, [("x",)] * 5),
-    ],
-)
-def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: list[Path]) -> None:
-    state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
-    assert [column.logical for column in state.columns] == logical
-    assert state.unresolved == ()
+    ):
+        state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
+        assert [column.logical for column in state.columns] == logical
+        assert state.unresolved == ()
 
 
 # Which columns can have Bloom filters, and what is said of those that cannot.

@@ -40,20 +40,17 @@ def test_files_without_a_range_are_left_out_and_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("files", "rows", "said"),
-    [
+def test_tables_near_guardrails_are_told() -> None:
+    for files, rows, said in (
         (799, 10, None),
         (800, 10, "1,000 files and 300,000,000 rows on F2 to F32, and counts"),
         (4_000, 10, "F2 to F32, and 5,000 files and 1,500,000,000 rows on F64 to F256, and"),
         (1, 240_000_000, "F2 to F32, and counts"),
-    ],
-)
-def test_tables_near_guardrails_are_told(files: int, rows: int, said: str | None) -> None:
-    specs = [FileSpec(path=str(n), bounds={"x": (n, n)}, rows=rows) for n in range(files)]
-    notes = [note for note in health(snapshot_of(specs)).notes if "Direct Lake" in note]
-    assert len(notes) == (said is not None)
-    assert said is None or said in notes[0]
+    ):
+        specs = [FileSpec(path=str(n), bounds={"x": (n, n)}, rows=rows) for n in range(files)]
+        notes = [note for note in health(snapshot_of(specs)).notes if "Direct Lake" in note]
+        assert len(notes) == (said is not None)
+        assert said is None or said in notes[0]
 
 
 def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None:
@@ -77,19 +74,16 @@ def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None
     assert health(shorter).columns[0].files_in_one_prefix == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "crossed"),
-    [
+def test_bars() -> None:
+    for text, crossed in (
         ("average_depth>8", True),
         (" max_depth >= 20 ", True),
         ("max_depth > 20", False),
         ("total_file_count<20.5", True),
         ("x.overlap_ratio==1", True),
         ("`X`.max_depth<2", False),
-    ],
-)
-def test_bars(text: str, *, crossed: bool) -> None:
-    assert is_crossed(parse_bar(text), health(snapshot_of(DEEP))) is crossed
+    ):
+        assert is_crossed(parse_bar(text), health(snapshot_of(DEEP))) is crossed
 
 
 @pytest.mark.parametrize(

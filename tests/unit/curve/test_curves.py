@@ -80,26 +80,21 @@ def conditions(
     )
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "is_open", "rows"),
-    [
+def test_an_interval_covers_the_rows_that_are_in_it() -> None:
+    for low, high, is_open, rows in (
         (2, 3, (False, False), [2, 2, 3]),
         (2, 5, (True, True), [3]),
         (None, 2, (False, False), [1, 2, 2]),
         (4, None, (False, False), [5, 5, 5, 8]),
         (None, None, (False, False), [1, 2, 2, 3, 5, 5, 5, 8]),
-    ],
-)
-def test_an_interval_covers_the_rows_that_are_in_it(
-    low: int | None, high: int | None, is_open: tuple[bool, bool], rows: list[int]
-) -> None:
-    asked = conditions(ends([low], [is_open[0]]), ends([high], [is_open[1]]))
-    (between,) = asked.borders([DAYS])
-    axis, coords = Axis.fit(DAYS, between, max_ranges=4096, bits=16)
-    grid = asked.on([axis], [DAYS], 16)
-    begin, end = grid.lows[0] * (1 << 16), grid.ends[0] * (1 << 16)
-    inside = (coords >= begin) & (coords < end)
-    assert [day for day, found in zip(DAYS.to_pylist(), inside, strict=True) if found] == rows
+    ):
+        asked = conditions(ends([low], [is_open[0]]), ends([high], [is_open[1]]))
+        (between,) = asked.borders([DAYS])
+        axis, coords = Axis.fit(DAYS, between, max_ranges=4096, bits=16)
+        grid = asked.on([axis], [DAYS], 16)
+        begin, end = grid.lows[0] * (1 << 16), grid.ends[0] * (1 << 16)
+        inside = (coords >= begin) & (coords < end)
+        assert [day for day, found in zip(DAYS.to_pylist(), inside, strict=True) if found] == rows
 
 
 def test_a_sample_without_values_has_one_place() -> None:

@@ -52,30 +52,27 @@ def clustered(name: str, low: int, **others: object) -> FileSpec:
     return FileSpec(path=name, **facts)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
+def test_a_fault_of_one_file_is_counted() -> None:
+    for name, file in (
         ("missing-statistics", clustered("b", 10, rows=None)),
         ("unreadable-tags", clustered("b", 10, zorder_by="x")),
         ("other-provider", clustered("b", 10, provider="other")),
         ("other-columns", clustered("b", 10, zorder_by=("y",))),
         ("over-deleted", clustered("b", 10, deleted=5)),
         ("unclustered-files", clustered("b", 10, cube=None, zorder_by=None)),
-    ],
-)
-def test_a_fault_of_one_file_is_counted(name: str, file: FileSpec) -> None:
-    faults = found(snapshot_of([clustered("a", 0), file]))
-    assert set(faults) == {name}
-    assert faults[name].files == 1
-    assert faults[name].fixable == (name in FIXES)
-    command = faults[name].command
-    if faults[name].fixable:
-        assert command is not None
-        assert "/table" in command
-    else:
-        # Only a rewrite changes these, and nothing was judged here.
-        assert command is None
-        assert "left alone: whether a rewrite is worth it was not judged" in faults[name].detail
+    ):
+        faults = found(snapshot_of([clustered("a", 0), file]))
+        assert set(faults) == {name}
+        assert faults[name].files == 1
+        assert faults[name].fixable == (name in FIXES)
+        command = faults[name].command
+        if faults[name].fixable:
+            assert command is not None
+            assert "/table" in command
+        else:
+            # Only a rewrite changes these, and nothing was judged here.
+            assert command is None
+            assert "left alone: whether a rewrite is worth it was not judged" in faults[name].detail
 
 
 def test_files_of_one_key_ask_for_another_column_if_they_are_the_most() -> None:

@@ -144,9 +144,8 @@ def described(location: str | None, marks: Mapping[str, str], **serialization: s
     }
 
 
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
+def test_delta_tables_of_glue_are_told_from_others() -> None:
+    for table, expected in (
         (described("s3://b/t", DELTA), "s3://b/t"),
         (described("s3://b/t", {"table_type": "DELTA"}), "s3://b/t"),
         (described("s3://b/t", {"classification": "delta"}), "s3://b/t"),
@@ -158,10 +157,8 @@ def described(location: str | None, marks: Mapping[str, str], **serialization: s
         ({"Name": "view", "Parameters": None}, None),
         ({"Name": "link", "TargetTable": {}}, None),
         ({"Name": "t", "Parameters": DELTA, "StorageDescriptor": None}, None),
-    ],
-)
-def test_delta_tables_of_glue_are_told_from_others(table: Any, expected: str | None) -> None:
-    assert glue_location(table) == expected
+    ):
+        assert glue_location(table) == expected
 
 
 @pytest.fixture(scope="module")

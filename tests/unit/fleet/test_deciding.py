@@ -41,9 +41,8 @@ BUSY = Seen(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "at", "below"),
-    [
+def test_each_trigger_begins_at_its_number() -> None:
+    for name, at, below in (
         ("commits", RewriteWhen(commits=10), RewriteWhen(commits=11)),
         (
             "unclustered_bytes",
@@ -53,14 +52,12 @@ BUSY = Seen(
         ("small_file_share", RewriteWhen(small_file_share=0.5), RewriteWhen(small_file_share=0.51)),
         ("depth_ratio", RewriteWhen(depth_ratio=2), RewriteWhen(depth_ratio=2.1)),
         ("age", RewriteWhen(age_ms=48 * HOUR_MS), RewriteWhen(age_ms=48 * HOUR_MS + 1)),
-    ],
-)
-def test_each_trigger_begins_at_its_number(name: str, at: RewriteWhen, below: RewriteWhen) -> None:
-    assert [*triggers(at, BUSY)] == [name]
-    assert triggers(below, BUSY) == triggers(RewriteWhen(payback_days=100), BUSY) == {}
-    assert "10 commits" in not_triggered(below, BUSY)
-    # What is not known asks for nothing, and nothing is old to which nobody wrote.
-    assert triggers(at, Seen(commits=0, since_last_ms=48 * HOUR_MS)) == {}
+    ):
+        assert [*triggers(at, BUSY)] == [name]
+        assert triggers(below, BUSY) == triggers(RewriteWhen(payback_days=100), BUSY) == {}
+        assert "10 commits" in not_triggered(below, BUSY)
+        # What is not known asks for nothing, and nothing is old to which nobody wrote.
+        assert triggers(at, Seen(commits=0, since_last_ms=48 * HOUR_MS)) == {}
 
 
 def test_a_budget_is_spent_to_the_end() -> None:
@@ -74,26 +71,21 @@ def test_a_budget_is_spent_to_the_end() -> None:
     assert (endless.left_bytes, endless.is_spent(), endless.is_over(1 << 60)) == (None,) * 3
 
 
-@pytest.mark.parametrize(
-    ("since_last_ms", "is_since_rewrite", "days"),
-    [
+def test_a_rewrite_must_pay_back_while_it_lasts() -> None:
+    for since_last_ms, is_since_rewrite, days in (
         (None, True, 30),
         (0, True, 1 / 1440),
         (48 * HOUR_MS, True, 2),
         (30 * 24 * HOUR_MS, True, 30),
         (90 * 24 * HOUR_MS, True, 30),
         (48 * HOUR_MS, False, 30),
-    ],
-)
-def test_a_rewrite_must_pay_back_while_it_lasts(
-    since_last_ms: int | None, days: float, *, is_since_rewrite: bool
-) -> None:
-    seen = replace(BUSY, since_last_ms=since_last_ms, is_since_rewrite=is_since_rewrite)
-    bar = Bar(queries_per_day=7, payback_days=30)
-    found = lasting_bar(bar, seen)
-    assert found.payback_days == pytest.approx(days)
-    assert found.payback_queries == pytest.approx(1000 * days / 30)
-    assert found.queries_per_day == 7
+    ):
+        seen = replace(BUSY, since_last_ms=since_last_ms, is_since_rewrite=is_since_rewrite)
+        bar = Bar(queries_per_day=7, payback_days=30)
+        found = lasting_bar(bar, seen)
+        assert found.payback_days == pytest.approx(days)
+        assert found.payback_queries == pytest.approx(1000 * days / 30)
+        assert found.queries_per_day == 7
 
 
 def test_a_table_is_judged_only_if_that_can_change_the_answer() -> None:
@@ -284,9 +276,8 @@ def test_rewrites_can_be_switched_off() -> None:
     assert parse_policy("rewrite = false", "p.toml").rewrite is None
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
+def test_what_is_wrong_is_named() -> None:
+    for text, names in (
         ("tables = 'lake'", ["tables", "a list of texts", "'lake'"]),
         ("table = ['a']", ["table", "no such key", "tables"]),
         ("[rewrite.when]\ncommits = 0", ["rewrite.when.commits", "whole number from 1", "found 0"]),
@@ -306,24 +297,19 @@ def test_rewrites_can_be_switched_off() -> None:
         ("'' = { commits = 1 }", ["no such key"]),
         ("a = b", ["not TOML", "line 1"]),
         ("x = " + "[" * 5_000, ["not TOML"]),
-    ],
-)
-def test_what_is_wrong_is_named(text: str, names: list[str]) -> None:
-    said = problems(text)
-    assert [name for name in names if name not in said] == []
+    ):
+        said = problems(text)
+        assert [name for name in names if name not in said] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "instead"),
-    [
+def test_what_is_gone_says_what_to_use() -> None:
+    for text, instead in (
         ("[[quiet]]\nfrom = '08:00'\nto = '18:00'", "schedule"),
         ("[back_off]\nfirst = '1h'", "exclude"),
-    ],
-)
-def test_what_is_gone_says_what_to_use(text: str, instead: str) -> None:
-    said = problems(text)
-    assert instead in said
-    assert "no such key" not in said
+    ):
+        said = problems(text)
+        assert instead in said
+        assert "no such key" not in said
 
 
 _KEYS = st.sampled_from(

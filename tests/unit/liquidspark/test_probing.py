@@ -103,9 +103,8 @@ def test_workers_that_cannot_rewrite(changes: dict[str, object], words: list[str
         assert word in found
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_a_probe_that_spark_cannot_run_is_explained() -> None:
+    for text, words in (
         (VERSION_FAILURE, ["Python 3.9", "expected 3.11", "PYSPARK_PYTHON"]),
         (
             "Python in worker has different version (3, 9) than that in driver 3.11, PySpark",
@@ -117,13 +116,11 @@ def test_workers_that_cannot_rewrite(changes: dict[str, object], words: list[str
             ["/opt/py", "PYSPARK_PYTHON"],
         ),
         ("java.lang.RuntimeException: odd\n\tat x", ["RuntimeException: odd"]),
-    ],
-)
-def test_a_probe_that_spark_cannot_run_is_explained(text: str, words: list[str]) -> None:
-    found = start_problem(RuntimeError(text))
-    assert "\n" not in found
-    for word in words:
-        assert word in found
+    ):
+        found = start_problem(RuntimeError(text))
+        assert "\n" not in found
+        for word in words:
+            assert word in found
 
 
 def test_a_worker_answers_for_itself(file: Path) -> None:
@@ -142,19 +139,16 @@ PYTHON = "spark.executor.pyspark.memory"
 OVERHEAD = "spark.executor.memoryOverhead"
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
+def test_memory_that_no_worker_can_live_in_is_refused() -> None:
+    for settings, named in (
         ({**YARN, "spark.executor.cores": "12", "spark.executor.memory": "512m"}, "18432m"),
         ({**K8S, "spark.executor.memory": "1", OVERHEAD: "900m"}, f"{OVERHEAD} to at least 12288m"),
         ({**YARN, PYTHON: "2g"}, f"{PYTHON} to at least 12288m"),
         ({"spark.master": "spark://host:7077", PYTHON: "256m"}, "leaves 256 MiB"),
-    ],
-)
-def test_memory_that_no_worker_can_live_in_is_refused(settings: dict[str, str], named: str) -> None:
-    found = memory_problem(settings.get)
-    assert found is not None
-    assert named in found
+    ):
+        found = memory_problem(settings.get)
+        assert found is not None
+        assert named in found
 
 
 def test_memory_that_may_be_enough_is_not_refused() -> None:

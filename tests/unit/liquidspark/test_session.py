@@ -83,9 +83,8 @@ Caused by: java.io.IOException: No space left on device
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_failure_reason_is_one_sentence() -> None:
+    for text, reason in (
         (WORKER_FAILURE, "OSError: [Errno 28] No space left on device"),
         (ARROW_FAILURE, "ArrowInvalid: cannot be combined: too many"),
         (JVM_FAILURE, "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times"),
@@ -94,10 +93,8 @@ Caused by: java.io.IOException: No space left on device
             "pyarrow.lib.ArrowMemoryError: malloc of size 64 failed",
             f"ArrowMemoryError: malloc of size 64 failed{ADVICE}",
         ),
-    ],
-)
-def test_failure_reason_is_one_sentence(text: str, reason: str) -> None:
-    assert failure_reason(RuntimeError(text)) == reason
+    ):
+        assert failure_reason(RuntimeError(text)) == reason
 
 
 MASTER_LOG = """WARNING: Using incubator modules: jdk.incubator.vector
@@ -512,17 +509,14 @@ def test_a_worker_keeps_its_memory_and_freezes_what_is_imported() -> None:
     assert done.stdout.strip() == "system"
 
 
-@pytest.mark.parametrize(
-    ("master", "most", "expected"),
-    [
+def test_attempts_are_of_the_master() -> None:
+    for master, most, expected in (
         ("local", None, 1),
         ("local[*,4]", None, 4),
         ("local-cluster[2,1,1024]", None, 4),
         ("yarn", "8", 8),
         (None, None, 4),
-    ],
-)
-def test_attempts_are_of_the_master(master: str | None, most: str | None, expected: int) -> None:
-    settings = {"spark.master": master, "spark.task.maxFailures": most}
-    session: Any = SimpleNamespace(conf=settings)
-    assert task_attempts(session) == expected
+    ):
+        settings = {"spark.master": master, "spark.task.maxFailures": most}
+        session: Any = SimpleNamespace(conf=settings)
+        assert task_attempts(session) == expected

@@ -40,18 +40,15 @@ def test_times_with_zones_are_the_instants_that_spark_reads(text: str) -> None:
     assert moment.written_us - moment.offset_us == ZONED[text] * 1_000_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_zones_are_unknown() -> None:
+    for text in (
         "2024-02-01 09:00:00 utc",
         "2024-02-01 09:00:00 Mars/Base",
         "2024-02-01 09:00:00 ../../etc/passwd",
         "1900-02-01 09:00:00 Europe/Berlin",
         "2090-02-01 09:00:00 Europe/Berlin",
-    ],
-)
-def test_other_zones_are_unknown(text: str) -> None:
-    assert moment_text(text, is_local=False) is None
+    ):
+        assert moment_text(text, is_local=False) is None
 
 
 @pytest.mark.parametrize("kept", ["it's", "its"])
@@ -81,9 +78,8 @@ def keeps_field(field: StructField, value: Any, predicate: str, zone: str | None
     return bool(found[0].as_py())
 
 
-@pytest.mark.parametrize(
-    ("data_type", "value", "predicate"),
-    [
+def test_what_may_be_equal_is_kept() -> None:
+    for data_type, value, predicate in (
         ("long", 9007199254740993, "x = 9007199254740992e0"),
         ("long", 9007199254740993, "NOT x > 9007199254740992D"),
         ("integer", 1, "x = '1.5'"),
@@ -108,15 +104,12 @@ def keeps_field(field: StructField, value: Any, predicate: str, zone: str | None
         ("string", "a", r"x = '\x61'"),
         ("string", "a", "x = 'A' COLLATE UTF8_LCASE"),
         ("string", "05", "x IN ('4', 5)"),
-    ],
-)
-def test_what_may_be_equal_is_kept(data_type: DataType | str, value: Any, predicate: str) -> None:
-    assert keeps(data_type, value, predicate)
+    ):
+        assert keeps(data_type, value, predicate)
 
 
-@pytest.mark.parametrize(
-    ("data_type", "value", "predicate"),
-    [
+def test_what_is_unequal_is_skipped() -> None:
+    for data_type, value, predicate in (
         ("long", 9007199254740993, "x = 9007199254740992"),
         ("integer", 1, "x IN ('2', '3')"),
         ("integer", 1, "x = CAST(5 AS TINYINT)"),
@@ -134,10 +127,8 @@ def test_what_may_be_equal_is_kept(data_type: DataType | str, value: Any, predic
             "2024-06-01T12:00:00.000Z",
             "x IN ('2024-06-03 12:00:00', DATE '2024-06-05')",
         ),
-    ],
-)
-def test_what_is_unequal_is_skipped(data_type: DataType | str, value: Any, predicate: str) -> None:
-    assert not keeps(data_type, value, predicate)
+    ):
+        assert not keeps(data_type, value, predicate)
 
 
 def test_a_known_time_zone_decides_about_times_without_one() -> None:
@@ -181,24 +172,21 @@ def test_a_column_of_nulls_equals_a_literal_that_may_be_null() -> None:
         assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == [True]
 
 
-@pytest.mark.parametrize(
-    ("value", "predicate"),
-    [
+def test_bounds_of_a_double_that_was_a_float_are_moved_apart() -> None:
+    for value, predicate in (
         (0.1, "x > 0.1"),
         (0.1, "x = 0.10000000149011612"),
         (0.1, "x > 0.1000000001"),
         (-0.1, "x < -0.1"),
         (0.3, "x > 0.30000001"),
         (3.4028235e38, "x < 3.4028235E38"),
-    ],
-)
-def test_bounds_of_a_double_that_was_a_float_are_moved_apart(value: float, predicate: str) -> None:
-    changes = [{"fromType": "float", "toType": "double"}]
-    double = PrimitiveType("double")
-    widened = StructField("x", double, metadata={"delta.typeChanges": changes})
-    assert keeps_field(widened, value, predicate)
-    assert not keeps_field(StructField("x", double), value, predicate)
-    assert not keeps_field(widened, 0.5, "x > 0.5")
+    ):
+        changes = [{"fromType": "float", "toType": "double"}]
+        double = PrimitiveType("double")
+        widened = StructField("x", double, metadata={"delta.typeChanges": changes})
+        assert keeps_field(widened, value, predicate)
+        assert not keeps_field(StructField("x", double), value, predicate)
+        assert not keeps_field(widened, 0.5, "x > 0.5")
 
 
 def test_early_instants_may_be_off_by_the_seconds_of_an_offset() -> None:
@@ -239,9 +227,8 @@ def test_numbers_that_no_type_can_hold_are_refused_or_unknown() -> None:
 # Constants that are calculated, periods of columns, patterns; and what is said of the rest.
 
 
-@pytest.mark.parametrize(
-    "predicate",
-    [
+def test_constants_and_periods_are_compared_like_literals() -> None:
+    for predicate in (
         "i = 3 + 3",
         "i = 13 DIV 2",
         "i = 13 % 7",
@@ -268,15 +255,12 @@ def test_numbers_that_no_type_can_hold_are_refused_or_unknown() -> None:
         "s LIKE 'b!%%' ESCAPE '!'",
         "s LIKE 'b\\%%'",
         "startswith(s, 'foo%')",
-    ],
-)
-def test_constants_and_periods_are_compared_like_literals(predicate: str) -> None:
-    assert matches(predicate) == [False]
+    ):
+        assert matches(predicate) == [False]
 
 
-@pytest.mark.parametrize(
-    "predicate",
-    [
+def test_what_sessions_may_take_otherwise_stays() -> None:
+    for predicate in (
         "i <> -(-2147483648)",
         "i = 7 / 0",
         "d > DATE '2024-01-31' + INTERVAL '1-12' YEAR TO MONTH",
@@ -302,10 +286,8 @@ def test_constants_and_periods_are_compared_like_literals(predicate: str) -> Non
         "s NOT LIKE '%' || 'a' OR i = 9 AND FALSE OR s LIKE 'a_b'",
         "s = 'a''b''c''d''e''f'",
         "i = (SELECT max(nope) FROM other)",
-    ],
-)
-def test_what_sessions_may_take_otherwise_stays(predicate: str) -> None:
-    assert matches(predicate) == [True]
+    ):
+        assert matches(predicate) == [True]
 
 
 @pytest.mark.parametrize(
@@ -328,9 +310,8 @@ NOW_US = 1_704_585_600_000_000
 """2024-01-07T00:00:00Z."""
 
 
-@pytest.mark.parametrize(
-    ("predicate", "zone", "stays"),
-    [
+def test_the_current_time_of_the_session() -> None:
+    for predicate, zone, stays in (
         ("d >= current_date", "UTC", True),
         ("d > current_date + INTERVAL 24 DAYS", "America/New_York", True),
         ("d > current_date() + 25", None, False),
@@ -340,23 +321,20 @@ NOW_US = 1_704_585_600_000_000
         ("t < date_trunc('month', now())", "UTC", False),
         ("trunc(d, 'MM') = trunc(current_date, 'MM') - INTERVAL 1 MONTH", None, False),
         ("date_trunc('month', d) = date_trunc('month', add_months(now(), 2))", None, False),
-    ],
-)
-def test_the_current_time_of_the_session(predicate: str, zone: str | None, stays: object) -> None:
-    snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
-    session = Session(NOW_US, None if zone is None else ZoneInfo(zone))
-    (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), session)
-    assert found.may_match.to_pylist() == [stays]
-    assert found.asks_for_time
-    assert found.cannot_prune == ()
-    (unknown,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session())
-    assert unknown.may_match.to_pylist() == [True]
-    assert unknown.cannot_prune != ()
+    ):
+        snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
+        session = Session(NOW_US, None if zone is None else ZoneInfo(zone))
+        (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), session)
+        assert found.may_match.to_pylist() == [stays]
+        assert found.asks_for_time
+        assert found.cannot_prune == ()
+        (unknown,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session())
+        assert unknown.may_match.to_pylist() == [True]
+        assert unknown.cannot_prune != ()
 
 
-@pytest.mark.parametrize(
-    ("predicate", "cannot"),
-    [
+def test_conditions_that_rule_out_no_file_are_named() -> None:
+    for predicate, cannot in (
         ("i = 9 AND lower(s) = 'x' AND month(d) = 3", ["lower(s) = 'x'", "month(d) = 3"]),
         ("i = 9 OR flag", ["flag"]),
         ("NOT (i = 9 OR lower(s) = 'x')", ["lower(s) = 'x'"]),
@@ -366,12 +344,10 @@ def test_the_current_time_of_the_session(predicate: str, zone: str | None, stays
         ("i BETWEEN f AND f + 1", ["i BETWEEN f AND f + 1"]),
         ("i IN (SELECT x FROM u)", ["i IN (SELECT x FROM u)"]),
         ("d > TIMESTAMP '2030-01-01 00:00:00'", ["d > CAST('2030-01-01 00:00:00' AS TIMESTAMP)"]),
-    ],
-)
-def test_conditions_that_rule_out_no_file_are_named(predicate: str, cannot: list[str]) -> None:
-    snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
-    (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session(NOW_US))
-    assert list(found.cannot_prune) == cannot
+    ):
+        snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
+        (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session(NOW_US))
+        assert list(found.cannot_prune) == cannot
 
 
 # Predicates that are none: where it is said to be wrong, never in the parser's words.

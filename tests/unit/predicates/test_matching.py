@@ -26,9 +26,8 @@ from support.plans import schema_json_of
 from support.snapshots import FileSpec, bounds_of, matches, snapshot_of, with_files
 
 
-@pytest.mark.parametrize(
-    "predicate",
-    [
+def test_files_without_a_matching_row_are_ruled_out() -> None:
+    for predicate in (
         "i = 6",
         "i IN (6, 7, NULL)",
         "NULL <=> i",
@@ -48,15 +47,12 @@ from support.snapshots import FileSpec, bounds_of, matches, snapshot_of, with_fi
         "z < '2024-01-01 00:00:00'",
         "`a.b` <> 1",
         "f(i) = 1 AND i = 9",
-    ],
-)
-def test_files_without_a_matching_row_are_ruled_out(predicate: str) -> None:
-    assert matches(predicate) == [False]
+    ):
+        assert matches(predicate) == [False]
 
 
-@pytest.mark.parametrize(
-    "predicate",
-    [
+def test_files_that_may_match_stay() -> None:
+    for predicate in (
         "i = 5",
         "n < 1.2500000000000000000001",
         "t >= '2024-01-01 12:00:00.0005'",
@@ -77,10 +73,8 @@ def test_files_without_a_matching_row_are_ruled_out(predicate: str) -> None:
         "z > '2030-01-01 00:00:00Z'",
         "i IN (SELECT 9)",
         "f = 1e400",
-    ],
-)
-def test_files_that_may_match_stay(predicate: str) -> None:
-    assert matches(predicate) == [True]
+    ):
+        assert matches(predicate) == [True]
 
 
 @pytest.mark.parametrize(
@@ -92,25 +86,22 @@ def test_text_that_is_no_condition_on_the_table_is_refused(predicate: str) -> No
         matches(predicate)
 
 
-@pytest.mark.parametrize(
-    ("predicate", "expected"),
-    [
+def test_partition_values_decide_alone() -> None:
+    for predicate, expected in (
         ("P IN (1, 5)", [False, True, False]),
         ("p IS NULL", [False, False, True]),
         ("p IS NOT NULL AND x = 7", [True, True, False]),
         ("d < '2024-02-01'", [True, False, True]),
         ("d IS NULL OR p = 3", [True, False, False]),
         ("b", [True, True, True]),
-    ],
-)
-def test_partition_values_decide_alone(predicate: str, expected: list[bool]) -> None:
-    rows = (
-        {"p": "3", "d": "2024-01-31", "b": "true"},
-        {"p": "5", "d": "2024-02-01", "b": "false"},
-        {"p": None, "d": "not a day", "b": ""},
-    )
-    snapshot = partitioned(rows, {"p": "integer", "d": "date", "b": "boolean", "x": "integer"})
-    assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == expected
+    ):
+        rows = (
+            {"p": "3", "d": "2024-01-31", "b": "true"},
+            {"p": "5", "d": "2024-02-01", "b": "false"},
+            {"p": None, "d": "not a day", "b": ""},
+        )
+        snapshot = partitioned(rows, {"p": "integer", "d": "date", "b": "boolean", "x": "integer"})
+        assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == expected
 
 
 def one_file(kind: str, low: object, high: object, **more: Any) -> Snapshot:
@@ -190,9 +181,8 @@ def _matching(where: str, time_zone: str = "UTC") -> list[int]:
     return [int(one) for one in found.nonzero()[0]]
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
+def test_each_partition_is_decided() -> None:
+    for where, expected in (
         ("NOT p", [1]),
         ("p <> 'TRUE'", [1]),
         ("p IS TRUE", [0]),
@@ -210,10 +200,8 @@ def _matching(where: str, time_zone: str = "UTC") -> list[int]:
         ("t >= TIMESTAMP '2024-05-02 00:00:00'", [1]),
         ("d = t", [1]),
         ("CAST(t AS DATE) = d", [0, 1]),
-    ],
-)
-def test_each_partition_is_decided(where: str, expected: list[int]) -> None:
-    assert _matching(where) == expected
+    ):
+        assert _matching(where) == expected
 
 
 def test_times_without_a_zone_are_of_the_zone_given() -> None:
@@ -274,9 +262,8 @@ def _text(interval: Any) -> str:
     return f"{'(' if interval.open_low else '['}{low}, {high}{')' if interval.open_high else ']'}"
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
+def test_a_predicate_is_boxes() -> None:
+    for where, expected in (
         (
             "d >= DATE '1995-01-01' AND d < DATE '1996-01-01' AND o = 3",
             [{"d": ["[1995-01-01, 1995-12-31]"]}],
@@ -302,29 +289,24 @@ def _text(interval: Any) -> str:
                 {"k": ["[2, 2]"], "s": ["[b, b]"]},
             ],
         ),
-    ],
-)
-def test_a_predicate_is_boxes(where: str, expected: Any) -> None:
-    assert boxes(where) == expected
+    ):
+        assert boxes(where) == expected
 
 
-@pytest.mark.parametrize(
-    ("where", "reason"),
-    [
+def test_what_no_box_can_say_is_left_out() -> None:
+    for where, reason in (
         ("k = 1 OR o = 2", NO_COLUMN),
         ("year(d) = 1995", NO_COLUMN),
         ("CAST(m AS INT) = 3", NO_COLUMN),
         ("k BETWEEN 9 AND 3", NEVER),
         ("m = 3.145", NEVER),
-    ],
-)
-def test_what_no_box_can_say_is_left_out(where: str, reason: str) -> None:
-    asked = (WeightedPredicate(where, 3), WeightedPredicate("k = 1", 1))
-    found = fitted_workload(asked, COLUMNS, SCHEMA)
-    assert [(one.reason, one.predicates, one.share) for one in found.left_out] == [
-        (reason, 1, 0.75)
-    ]
-    assert [one.weight for one in found.predicates] == [0.25]
+    ):
+        asked = (WeightedPredicate(where, 3), WeightedPredicate("k = 1", 1))
+        found = fitted_workload(asked, COLUMNS, SCHEMA)
+        assert [(one.reason, one.predicates, one.share) for one in found.left_out] == [
+            (reason, 1, 0.75)
+        ]
+        assert [one.weight for one in found.predicates] == [0.25]
 
 
 def test_of_many_predicates_a_sample_keeps_the_weights_of_columns() -> None:

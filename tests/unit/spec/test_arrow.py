@@ -17,7 +17,6 @@ from liquidlog.spec.arrow import (
     ArrayLimits,
     Calendars,
     CharTypeError,
-    Limits,
     MapLimits,
     StructLimits,
     TextLimit,
@@ -38,9 +37,8 @@ from liquidlog.spec.schema import (
 from liquidlog.spec.text import Rows, iso_time
 
 
-@pytest.mark.parametrize(
-    ("arrow", "name"),
-    [
+def test_other_encodings_become_the_table_type() -> None:
+    for arrow, name in (
         (pa.large_string(), "string"),
         (pa.dictionary(pa.int8(), pa.large_string()), "string"),
         (pa.timestamp("ns", tz="Europe/Paris"), "timestamp"),
@@ -48,11 +46,8 @@ from liquidlog.spec.text import Rows, iso_time
         (pa.binary(4), "binary"),
         (pa.decimal32(5, 2), "decimal(5,2)"),
         (pa.large_list(pa.int8()), "array<byte>"),
-    ],
-    ids=str,
-)
-def test_other_encodings_become_the_table_type(arrow: pa.DataType, name: str) -> None:
-    assert str(delta_schema(pa.schema([("a", arrow)])).fields[0].data_type) == name
+    ):
+        assert str(delta_schema(pa.schema([("a", arrow)])).fields[0].data_type) == name
 
 
 def test_arrow_types_that_no_table_can_have_are_all_named() -> None:
@@ -82,9 +77,8 @@ LONG = PrimitiveType("long")
 CHAR, VARCHAR = TextLimit(2, padded=True), TextLimit(3, padded=False)
 
 
-@pytest.mark.parametrize(
-    ("text", "limits"),
-    [
+def test_types_as_spark_writes_them() -> None:
+    for text, limits in (
         ("char(2)", CHAR),
         ("varchar(3)", VARCHAR),
         ("string collate UTF8_LCASE", None),
@@ -100,10 +94,8 @@ CHAR, VARCHAR = TextLimit(2, padded=True), TextLimit(3, padded=False)
             "array<struct<m:map<string,array<char(2)>>>>",
             ArrayLimits(StructLimits((("m", MapLimits(None, ArrayLimits(CHAR))),))),
         ),
-    ],
-)
-def test_types_as_spark_writes_them(text: str, limits: Limits | None) -> None:
-    assert parse_limits(text) == limits
+    ):
+        assert parse_limits(text) == limits
 
 
 @pytest.mark.parametrize(
@@ -165,16 +157,13 @@ def test_rows_become_a_table_with_a_null_where_a_key_is_missing() -> None:
     assert list(rows.to_pandas()["version"]) == [1, 0]
 
 
-@pytest.mark.parametrize(
-    ("time_ms", "text"),
-    [
+def test_iso_time() -> None:
+    for time_ms, text in (
         (0, "1970-01-01T00:00:00.000Z"),
         (-1, "1969-12-31T23:59:59.999Z"),
         (10**18, "1000000000000000000"),
-    ],
-)
-def test_iso_time(time_ms: int, text: str) -> None:
-    assert iso_time(time_ms) == text
+    ):
+        assert iso_time(time_ms) == text
 
 
 # Days are moved as Spark's own table says; bounds that may be moved are not bounds.

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from liquidlog.spec.actions import Format, Metadata, Protocol
 from liquidlog.spec.arrow import PARQUET_FIELD_ID, arrow_schema
@@ -61,20 +60,17 @@ def test_every_part_of_arrays_and_maps_has_an_id_of_its_own() -> None:
         assert problem == said
 
 
-@pytest.mark.parametrize(
-    ("data_type", "said"),
-    [
+def test_types_that_iceberg_lacks_are_refused() -> None:
+    for data_type, said in (
         (PrimitiveType("variant"), "c: variant"),
         (VOID, "c: void"),
         (PrimitiveType("interval month"), "c: interval month"),
         (PrimitiveType("geometry(OGC:CRS84)"), "c: geometry(OGC:CRS84)"),
         (ArrayType(PrimitiveType("variant")), "c.element: variant"),
-    ],
-)
-def test_types_that_iceberg_lacks_are_refused(data_type: DataType, said: str) -> None:
-    more = {"delta.columnMapping.nested.ids": {"col-c.element": 3}}
-    schema = StructType((field("c", data_type, 1, **more), field("d", LONG, 2)))
-    assert problems(schema) == (f"icebergCompatV2 with {said}",)
+    ):
+        more = {"delta.columnMapping.nested.ids": {"col-c.element": 3}}
+        schema = StructType((field("c", data_type, 1, **more), field("d", LONG, 2)))
+        assert problems(schema) == (f"icebergCompatV2 with {said}",)
 
 
 def test_vectors_and_wider_types_that_iceberg_lacks_are_refused() -> None:
@@ -91,22 +87,19 @@ def test_vectors_and_wider_types_that_iceberg_lacks_are_refused() -> None:
     assert problem == "icebergCompatV2 with delta.enableDeletionVectors=true"
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
+def test_files_outlast_a_new_array_whose_ids_are_fresh() -> None:
+    for number, said in (
         (22, ()),
         (13, ("the new column d has no fresh column id: it may have been in the table before",)),
-    ],
-)
-def test_files_outlast_a_new_array_whose_ids_are_fresh(number: int, said: tuple[str, ...]) -> None:
-    before = metadata(with_ids(IDS), "20")
-    more = {"delta.columnMapping.nested.ids": {"col-d.element": number}}
-    added = field("d", ArrayType(LONG), 21, **more)
-    after = metadata(StructType((*with_ids(IDS).fields, added)), "22")
-    terms = FileTerms(
-        table_id="t", schema_string=before.schema_string, table=table_terms(before, PROTOCOL)
-    )
-    assert tuple(metadata_changes(terms, after)) == said
+    ):
+        before = metadata(with_ids(IDS), "20")
+        more = {"delta.columnMapping.nested.ids": {"col-d.element": number}}
+        added = field("d", ArrayType(LONG), 21, **more)
+        after = metadata(StructType((*with_ids(IDS).fields, added)), "22")
+        terms = FileTerms(
+            table_id="t", schema_string=before.schema_string, table=table_terms(before, PROTOCOL)
+        )
+        assert tuple(metadata_changes(terms, after)) == said
 
 
 def metadata(schema: StructType, largest: str) -> Metadata:

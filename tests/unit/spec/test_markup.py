@@ -72,9 +72,8 @@ def test_rows_are_a_table_in_a_notebook() -> None:
 SECRET = "Zm9v/YmFy+1234=="  # noqa: S105  nobody's
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_credentials_are_masked() -> None:
+    for text in (
         f"https://account.blob/c/t?sv=2024-01-01&sig={SECRET}&se=x",
         f"X-Amz-Signature={SECRET}",
         f"AccountName=a;AccountKey={SECRET};EndpointSuffix=x",
@@ -84,12 +83,10 @@ SECRET = "Zm9v/YmFy+1234=="  # noqa: S105  nobody's
         f"postgresql://user:{SECRET.replace('/', '')}@host/db",
         "s3://AKIA0123456789:Zm9vYmFy@bucket/table",
         "abfss://user:Zm9vYmFy@account.dfs/table",
-    ],
-)
-def test_credentials_are_masked(text: str) -> None:
-    shown = masked(text)
-    assert "***" in shown
-    assert not [part for part in ("Zm9v", "YmFy", "1234") if part in shown]
+    ):
+        shown = masked(text)
+        assert "***" in shown
+        assert not [part for part in ("Zm9v", "YmFy", "1234") if part in shown]
 
 
 def test_what_is_no_credential_stays() -> None:

@@ -2,7 +2,6 @@
 
 import datetime as dt
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -19,23 +18,19 @@ from liquidlog.spec.arrow import (
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField
 
 
-@pytest.mark.parametrize(
-    ("kind", "one", "other"),
-    [
+def test_takes_two_spellings_of_a_value_for_one() -> None:
+    for kind, one, other in (
         ("long", "7", "+7"),
         ("double", "NaN", "nan"),
         ("boolean", "true", "TRUE"),
         ("timestamp", "2024-01-01T00:00:00.000000Z", "2024-01-01 02:00:00+02:00"),
         ("timestamp_ntz", "2024-01-01 00:00:00.5", "2024-01-01T00:00:00.500000"),
-    ],
-)
-def test_takes_two_spellings_of_a_value_for_one(kind: str, one: str, other: str) -> None:
-    assert same_value(one, PrimitiveType(kind)) == same_value(other, PrimitiveType(kind))
+    ):
+        assert same_value(one, PrimitiveType(kind)) == same_value(other, PrimitiveType(kind))
 
 
-@pytest.mark.parametrize(
-    ("kind", "one", "other"),
-    [
+def test_never_takes_two_values_for_one() -> None:
+    for kind, one, other in (
         ("integer", "", None),
         ("integer", "seven", "7"),
         ("integer", "0x10", "16"),
@@ -47,15 +42,12 @@ def test_takes_two_spellings_of_a_value_for_one(kind: str, one: str, other: str)
         ("timestamp", "2024-01-01 00:00:00", "2024-01-01T00:00:00.000000Z"),
         ("timestamp", "2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00.000000Z"),
         ("timestamp_ntz", "2024-01-01 00:00:00", "2024-01-01 00:00:00Z"),
-    ],
-)
-def test_never_takes_two_values_for_one(kind: str, one: str, other: str | None) -> None:
-    assert same_value(one, PrimitiveType(kind)) != same_value(other, PrimitiveType(kind))
+    ):
+        assert same_value(one, PrimitiveType(kind)) != same_value(other, PrimitiveType(kind))
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_escapes_directories_as_hive_does() -> None:
+    for value, expected in (
         ("a/b", "p=a%2Fb"),
         ("x%41", "p=x%2541"),
         ('q"{}[]^', "p=q%22%7B}%5B%5D%5E"),
@@ -64,12 +56,10 @@ def test_never_takes_two_values_for_one(kind: str, one: str, other: str | None) 
         ("\x00\n\x7f", "p=%00%0A%7F"),
         (None, "p=__HIVE_DEFAULT_PARTITION__"),
         ("", "p=__HIVE_DEFAULT_PARTITION__"),
-    ],
-)
-def test_escapes_directories_as_hive_does(value: str | None, expected: str) -> None:
-    found = partition_directory({"p": value}, {"p": "p"})
-    assert found == expected
-    assert is_safe_directory(found)
+    ):
+        found = partition_directory({"p": value}, {"p": "p"})
+        assert found == expected
+        assert is_safe_directory(found)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +86,8 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
     return StructField("p", data_type, nullable=nullable)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "value"),
-    [
+def test_a_text_is_its_readers_value() -> None:
+    for kind, text, value in (
         ("string", " a/b=%41 ", " a/b=%41 "),
         ("string", "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
         ("binary", "\x01é", b"\x01\xc3\xa9"),
@@ -120,13 +109,11 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
         ("binary", "", None),
         ("timestamp", "2020-01-01 02:00:00+02:00", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
         ("string", None, None),
-    ],
-)
-def test_a_text_is_its_readers_value(kind: str | DataType, text: str | None, value: Any) -> None:
-    field = field_of(kind)
-    found = typed_value(text, field)
-    assert found.type == arrow_type(field.data_type)
-    assert found.as_py() == value
+    ):
+        field = field_of(kind)
+        found = typed_value(text, field)
+        assert found.type == arrow_type(field.data_type)
+        assert found.as_py() == value
 
 
 @pytest.mark.parametrize(
@@ -163,9 +150,8 @@ def test_a_text_without_characters_is_null_to_some_and_a_text_to_others(kind: st
     assert len(list(untyped_values([{"p": ""}, {"p": ""}, {"p": "a"}], [field_of(kind)]))) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "zone", "value"),
-    [
+def test_a_timestamp_without_a_zone_is_one_of_the_zone_that_is_named() -> None:
+    for text, zone, value in (
         ("2021-09-08 11:11:11", "UTC", "2021-09-08T11:11:11Z"),
         ("2021-09-08T11:11:11.120", "Europe/Berlin", "2021-09-08T09:11:11.120Z"),
         ("2021-10-31 02:30:00", "Europe/Berlin", "2021-10-31T00:30:00Z"),  # the first of two
@@ -174,11 +160,7 @@ def test_a_text_without_characters_is_null_to_some_and_a_text_to_others(kind: st
         ("2021-09-08T11:11:11Z", "Asia/Tokyo", "2021-09-08T11:11:11Z"),
         ("", "Asia/Tokyo", ""),
         (None, "Asia/Tokyo", None),
-    ],
-)
-def test_a_timestamp_without_a_zone_is_one_of_the_zone_that_is_named(
-    text: str | None, zone: str, value: str | None
-) -> None:
-    assert in_zone({"p": text}, [field_of("timestamp")], zone) == {"p": value}
-    for kind in ("timestamp_ntz", "string"):
-        assert in_zone({"p": text}, [field_of(kind)], zone) == {"p": text}
+    ):
+        assert in_zone({"p": text}, [field_of("timestamp")], zone) == {"p": value}
+        for kind in ("timestamp_ntz", "string"):
+            assert in_zone({"p": text}, [field_of(kind)], zone) == {"p": text}

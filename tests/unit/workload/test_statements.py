@@ -231,15 +231,12 @@ def test_log_of_a_merge_has_the_targets_condition() -> None:
     assert found.conjuncts == ("d > DATE '2024-01-03'",)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
+def test_parameter_is_a_list_or_a_text() -> None:
+    for found, expected in (
         ('["(a = 1)"]', ("(a = 1)",)),
         ("(a = 1)", ("(a = 1)",)),
         ("[]", ()),
         (None, ()),
         ("[x", ("[x",)),
-    ],
-)
-def test_parameter_is_a_list_or_a_text(found: object, expected: tuple[str, ...]) -> None:
-    assert predicates(found) == expected
+    ):
+        assert predicates(found) == expected
