@@ -67,14 +67,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("liquidlog.operations.optimize._LEAST_INTERVAL_MS", 0)
 
 
-def restores(table: Table, group_id: int) -> Meanwhile:
-    return lambda plan: remove_and_restore(table, plan.groups[group_id].inputs[0].path)
-
-
 def test_optimize_reports_a_cancelled_group_as_a_conflict(
     table: Table, executor: Callable[[Meanwhile], list[str | None]]
 ) -> None:
-    verbs = executor(restores(table, 1))
+    verbs = executor(lambda plan: remove_and_restore(table, plan.groups[1].inputs[0].path))
     status, out, error = call("optimize", table.uri, *POLICY)
     assert (status, out, verbs) == (3, "", ["optimize"])
     (conflict,) = error["error"]["conflicts"]

@@ -430,10 +430,6 @@ def _plain(child: pa.Field) -> pa.Field:
     return child.with_type(child.type.value_type) if is_encoded else child
 
 
-def names_of(columns: tuple[Column, ...]) -> set[str]:
-    return {".".join(column) for column in columns}
-
-
 @pytest.fixture
 def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_FILTER_SHARE", 1.0)
@@ -490,7 +486,7 @@ def test_a_filter_that_would_take_too_much_is_left_out(tmp_path: Path) -> None:
     metadata = pq.read_metadata(path)
     for number, filters in enumerate(kept):
         group = metadata.row_group(number)
-        assert {"integer"} <= filters.keys() < names_of(tuple(asked))
+        assert {"integer"} <= filters.keys() < {".".join(column) for column in asked}
         pages = sum(group.column(place).total_compressed_size for place in range(3))
         assert sum(filters.values()) <= pages / 10
     # The first that is asked for is the first to be kept.

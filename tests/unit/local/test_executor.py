@@ -19,7 +19,7 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.local import LocalExecutor
 from liquidlog.operations.executors import open_executor
 from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
-from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.rewriting.shuffle import Route
 from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.table import Table
@@ -250,10 +250,6 @@ def optimize(shuffling: LocalExecutor, table: Table, **policy: Any) -> None:
     table.commit_each(plan, shuffling(plan, groups, lambda *_: None)).require_success()
 
 
-def mean_read(table: Table, workload: Workload) -> float:
-    return table.scan(workload=workload).bytes_read
-
-
 @pytest.mark.parametrize("curve", ["hilbert", "kd"])
 def test_asked_columns_are_read_less(shuffling: LocalExecutor, tmp_path: Path, curve: str) -> None:
     workload = (
@@ -268,7 +264,7 @@ def test_asked_columns_are_read_less(shuffling: LocalExecutor, tmp_path: Path, c
         table = unclustered(tmp_path / name)
         limit = size(table, 12)
         optimize(shuffling, table, max_file_size=limit, curve=curve, workload=readers)
-        read.append(mean_read(table, workload))
+        read.append(table.scan(workload=workload).bytes_read)
         assert table.detail()["numRecords"] == TABLE_ROWS
     assert read[1] < 0.8 * read[0]
 

@@ -5,7 +5,7 @@ import json
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -319,11 +319,7 @@ def test_damaged_blocks_are_no_traceback(tmp_path: Path) -> None:
             broken[place] ^= 0xFF
         (tmp_path / "app").write_bytes(bytes(broken))
         with (tmp_path / "app").open("rb") as file, pytest.raises(DamagedStreamError):
-            _consumed(chunks(file))
-
-
-def _consumed(pieces: Iterable[bytes]) -> int:
-    return sum(len(piece) for piece in pieces)
+            (sum(len(piece) for piece in chunks(file)))
 
 
 def test_other_lines_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
