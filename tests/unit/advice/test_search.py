@@ -90,7 +90,7 @@ def test_of_very_many_columns_sets_grow_from_the_best_ones() -> None:
     assert looked < 500
 
 
-def test_of_layouts_that_are_as_good_the_plainest_is_chosen() -> None:
+def test_the_plainest_layout_is_chosen_that_is_never_far_from_the_best() -> None:
     plain, wide = plainest((A,), 1 << 30), plainest((A, B), 1 << 30)
     fitted = Candidate(columns=(A,), curve=Curve.LINEAR, max_file_bytes=1 << 30, is_fitted=True)
     close = {wide: read(99.5), plain: read(100), fitted: read(99.3)}
@@ -98,11 +98,6 @@ def test_of_layouts_that_are_as_good_the_plainest_is_chosen() -> None:
     assert ordered(close, ONE)[0] == fitted
     apart = {wide: read(90), plain: read(100)}
     assert chosen(regrets(apart, apart, ONE)) == wide
-
-
-def test_a_layout_is_chosen_that_is_never_far_from_the_best() -> None:
-    plain = plainest((A,), 1 << 30)
-    fitted = Candidate(columns=(A,), curve=Curve.LINEAR, max_file_bytes=1 << 30, is_fitted=True)
     known = {plain: read(110), fitted: read(100)}
     barely_worse = {plain: read(110), fitted: read(113)}
     assert chosen(regrets(known, barely_worse, ONE)) == fitted

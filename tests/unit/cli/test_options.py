@@ -376,14 +376,11 @@ def test_who_is_asked(
     assert Table.open(plain).snapshot().version == (1 if status == 0 else 0)
 
 
-def test_a_rehearsal_says_it_and_asks_nothing(plain: str) -> None:
+def test_a_rehearsal_and_a_statement_say_it_and_ask_nothing(plain: str) -> None:
     status, out, _ = said("cluster-by", plain, "a", "--dry-run")
     assert status == 0
     assert "would ask first" in out
     assert Table.open(plain).snapshot().version == 0
-
-
-def test_a_statement_says_it(plain: str) -> None:
     status, _, err = said("sql", f"ALTER TABLE '{plain}' CLUSTER BY (a)")
     assert status == 0
     assert "delta-rs" in err

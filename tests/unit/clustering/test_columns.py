@@ -144,16 +144,19 @@ def test_a_domain_that_cannot_be_read_is_a_corrupt_log() -> None:
             read_domain(text)
 
 
-def test_resolves_physical_names_in_any_case() -> None:
-    for paths, logical in (
+@pytest.mark.parametrize(
+    ("paths", "logical"),
+    [
         ([["COL-1"]], [("x",)]),
         ([["s", "A"], ["Col-1"]], [("s", "a"), ("x",)]),
         (["s.a", "p.q"], [("s", "a"), ("p.q",)]),
         ([["Col-1"]] * 5, [("x",)] * 5),
-    ):
-        state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
-        assert [column.logical for column in state.columns] == logical
-        assert state.unresolved == ()
+    ],
+)
+def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: list[Path]) -> None:
+    state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
+    assert [column.logical for column in state.columns] == logical
+    assert state.unresolved == ()
 
 
 # Which columns can have Bloom filters, and what is said of those that cannot.

@@ -338,7 +338,7 @@ def in_commit_timestamp(store: MemoryStore, version: int) -> int:
     return int(first["commitInfo"]["inCommitTimestamp"])
 
 
-def test_an_in_commit_timestamp_is_after_the_last_commits() -> None:
+def test_an_in_commit_timestamp_is_after_the_last_commits_and_from_the_first_on() -> None:
     for last_ms, expected in ((10, 1_000), (1_000, 1_001), (5_000, 5_001)):
         store = timed_store(last_ms)
         land(store, proposal(), clock())
@@ -347,9 +347,6 @@ def test_an_in_commit_timestamp_is_after_the_last_commits() -> None:
     store.before_put = lambda s: put(s, 2, CommitInfo(in_commit_timestamp=9_000), add("x"))
     assert land(store, proposal(), clock()).version == 3
     assert in_commit_timestamp(store, 3) == 9_001
-
-
-def test_a_new_table_starts_with_an_in_commit_timestamp_where_it_has_them() -> None:
     store = MemoryStore()
     change = Change(operation="CREATE TABLE", parameters={}, actions=(TIMED, TIMED_METADATA))
     assert land_first(store, change, clock())

@@ -225,9 +225,6 @@ def test_keeps_the_order_of_rows_inside_partitions() -> None:
         for values, rows in split_by_partition(table, fields)
     }
     assert found == {("b", "1"): [0], ("a", "1"): [1], (None, "1"): [2, 4], ("b", "2"): [3]}
-
-
-def test_parts_no_rows_into_nothing() -> None:
     table = pa.table({"p": pa.array([], pa.string()), "id": pa.array([], pa.int64())})
     assert list(split_by_partition(table, [StructField("p", PrimitiveType("string"))])) == []
 

@@ -178,13 +178,10 @@ def file_of(path: Path, fields: list[pa.Field], rows: list[dict[str, Any]]) -> s
     return _write(path, pa.Table.from_pylist(rows, pa.schema(fields)))
 
 
-def test_in_name_mode_field_ids_do_not_count(tmp_path: Path) -> None:
+def test_field_ids_count_neither_in_name_mode_nor_without_mapping(tmp_path: Path) -> None:
     schema = schema_of(field("a", 1), field("b", 2))
     path = file_of(tmp_path / "f", [stored("col-b", 1), stored("old", 2)], [{"col-b": 7, "old": 8}])
     assert _read(path, schema, MappingMode.NAME).to_pylist() == [{"col-a": None, "col-b": 7}]
-
-
-def test_without_mapping_a_column_that_the_table_lacks_is_refused(tmp_path: Path) -> None:
     schema = schema_of(field("a", 1, physical="a"))
     path = file_of(tmp_path / "f", [stored("a", 1), stored("old", 2)], [{"a": 7, "old": 8}])
     assert "old is not in the table" in _refusal(path, schema, MappingMode.NONE)

@@ -199,7 +199,7 @@ def test_create_has_the_reference_engines_shape() -> None:
     )
 
 
-def test_a_partitioned_table_has_the_reference_engines_shape() -> None:
+def test_a_partitioned_table_has_the_reference_engines_shape_and_no_clustering() -> None:
     change = created(partition_by=[("s",), ("x",)], properties={"delta.columnMapping.mode": "name"})
     assert change.parameters["partitionBy"] == '["s","x"]'
     metadata, protocol = change.actions
@@ -210,6 +210,8 @@ def test_a_partitioned_table_has_the_reference_engines_shape() -> None:
     copied, _ = like_change(source, new_id=ids(9).__next__, now_ms=6).actions
     assert isinstance(copied, Metadata)
     assert copied.partition_columns == ("s", "x")
+    with pytest.raises(UsageError, match="clustering columns or partition columns, not both"):
+        created("x", partition_by=[("s",)])
 
 
 @pytest.mark.parametrize(
@@ -237,11 +239,6 @@ def test_partition_columns_that_a_table_cannot_have(by: list[Path], words: str) 
     with pytest.raises(UsageError) as caught:
         created(partition_by=by, schema=schema)
     assert words in caught.value.message
-
-
-def test_a_partitioned_table_is_not_clustered() -> None:
-    with pytest.raises(UsageError, match="clustering columns or partition columns, not both"):
-        created("x", partition_by=[("s",)])
 
 
 def test_create_lists_the_features_that_schema_and_properties_need() -> None:

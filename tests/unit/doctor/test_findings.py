@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -86,15 +87,12 @@ def test_files_of_one_key_ask_for_another_column_if_they_are_the_most() -> None:
 def test_a_broken_domain_comes_alone_and_a_dropped_column_first() -> None:
     snapshot = snapshot_of([clustered("a", 0, rows=None)], cluster_by=[["gone"], ["x"]])
     assert [fault.name for fault in findings(examined(snapshot))][:1] == ["broken-domain"]
-    unreadable = Examined(
-        snapshot=snapshot,
+    unreadable = replace(
+        examined(snapshot),
         state=None,
         domain_problem="the domain cannot be read",
         bounds=bounds_of(snapshot)([]),
-        min_cube_bytes=150,
         health=None,
-        retagging=None,
-        lost=None,
     )
     (fault,) = findings(unreadable)
     assert (fault.name, fault.fixable) == ("broken-domain", True)

@@ -144,8 +144,9 @@ def described(location: str | None, marks: Mapping[str, str], **serialization: s
     }
 
 
-def test_delta_tables_of_glue_are_told_from_others() -> None:
-    for table, expected in (
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
         (described("s3://b/t", DELTA), "s3://b/t"),
         (described("s3://b/t", {"table_type": "DELTA"}), "s3://b/t"),
         (described("s3://b/t", {"classification": "delta"}), "s3://b/t"),
@@ -157,8 +158,10 @@ def test_delta_tables_of_glue_are_told_from_others() -> None:
         ({"Name": "view", "Parameters": None}, None),
         ({"Name": "link", "TargetTable": {}}, None),
         ({"Name": "t", "Parameters": DELTA, "StorageDescriptor": None}, None),
-    ):
-        assert glue_location(table) == expected
+    ],
+)
+def test_delta_tables_of_glue_are_told_from_others(table: Any, expected: str | None) -> None:
+    assert glue_location(table) == expected
 
 
 @pytest.fixture(scope="module")
@@ -370,15 +373,12 @@ def test_what_a_glob_finds(lake: Path, glob: str, expected: list[str]) -> None:
     assert found_in(lake, glob) == expected
 
 
-def test_each_table_is_found_once_in_the_order_asked_for(lake: Path) -> None:
-    assert found_in(lake, "deep/c", "*", "**") == ["deep/c", "a", "b", "deep/er/d", "odd [x]/g"]
-
-
-def test_what_matches_nothing_is_a_problem(lake: Path) -> None:
+def test_tables_are_found_once_in_order_and_what_matches_nothing_is_a_problem(lake: Path) -> None:
     (problem,) = found_in(lake, "x*")
     assert problem == f"? no table is at {lake}/x*"
     (problem,) = found_in(lake, "file/*")
     assert problem.startswith("? no table is at")
+    assert found_in(lake, "deep/c", "*", "**") == ["deep/c", "a", "b", "deep/er/d", "odd [x]/g"]
 
 
 @pytest.mark.parametrize(

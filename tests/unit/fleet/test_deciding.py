@@ -181,11 +181,14 @@ def rewrite(table: Table) -> None:
     table.commit(plan, execute(plan))
 
 
-def test_before_the_first_rewrite(table: Table) -> None:
+def test_commits_are_counted_from_the_start_or_a_checkpoint(table: Table) -> None:
     found = past_work(open_store(table.uri))
     assert (found.commits_since, found.last_rewrite) == (5, None)
     assert found.commits_since_checkpoint == 5
     assert found.since_ms is not None
+    table.checkpoint()
+    table.append(pa.table({"x": [5]}))
+    assert past_work(open_store(table.uri)).commits_since_checkpoint == 1
 
 
 def test_versions_that_change_no_file_are_no_reason(table: Table) -> None:
@@ -204,12 +207,6 @@ def test_reading_ends_when_it_is_enough(table: Table) -> None:
     assert (found.last_rewrite, found.commits_since) == (5, 12)
     few = past_work(open_store(table.uri), most=7)
     assert (few.commits_since, few.last_rewrite) == (7, None)
-
-
-def test_a_checkpoint_is_counted_from(table: Table) -> None:
-    table.checkpoint()
-    table.append(pa.table({"x": [5]}))
-    assert past_work(open_store(table.uri)).commits_since_checkpoint == 1
 
 
 # Policies are read from TOML, and every wrong key is named with what was expected and found.

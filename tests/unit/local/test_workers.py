@@ -36,13 +36,10 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatc
     assert core_count() == 1
 
 
-def test_answers_come_in_the_order_of_requests(workers: Workers) -> None:
+def test_answers_come_in_order_and_the_call_after_a_failure_runs(workers: Workers) -> None:
     engine = LocalEngine(workers, "")
     assert engine.run(local_tasks.add, [(number,) for number in range(9)]) == list(range(1, 10))
     assert engine._tasks_done() == 9
-
-
-def test_what_a_function_raises_is_said_and_the_next_call_runs(workers: Workers) -> None:
     with pytest.raises(TaskFailedError, match="ValueError: no"):
         LocalEngine(workers, "").run(local_tasks.add, [(1, "no"), (2,)])
     assert LocalEngine(workers, "").run(local_tasks.add, [(1,)]) == [2]

@@ -69,8 +69,9 @@ def live(*commits: tuple[AnyAction, ...]) -> list[str]:
 WITH_VECTOR = add("a", deletion_vector=VECTOR)
 
 
-def test_files_live_until_removed() -> None:
-    for commits, left in (
+@pytest.mark.parametrize(
+    ("commits", "left"),
+    [
         ([(add("a"), add("b")), (remove("a"),)], ["b"]),
         ([(add("a"),), (remove("a"),), (add("a"),)], ["a"]),
         ([(add("a"),), (remove("a"), add("a"))], ["a"]),
@@ -82,8 +83,11 @@ def test_files_live_until_removed() -> None:
         ([(add("x//a"),), (remove("x/./a"),)], []),
         ([(add("file:/d/x%20y"),), (remove("file:///d/x%20y"),)], []),
         ([(add("/d/x"),), (remove("file:/d/x"),)], []),
-    ):
-        assert live(*commits) == left
+    ],
+    ids=str,
+)
+def test_files_live_until_removed(commits: list[tuple[AnyAction, ...]], left: list[str]) -> None:
+    assert live(*commits) == left
 
 
 def test_the_newest_domain_wins_and_a_tombstone_is_one() -> None:

@@ -78,8 +78,9 @@ def keeps_field(field: StructField, value: Any, predicate: str, zone: str | None
     return bool(found[0].as_py())
 
 
-def test_what_may_be_equal_is_kept() -> None:
-    for data_type, value, predicate in (
+@pytest.mark.parametrize(
+    ("data_type", "value", "predicate"),
+    [
         ("long", 9007199254740993, "x = 9007199254740992e0"),
         ("long", 9007199254740993, "NOT x > 9007199254740992D"),
         ("integer", 1, "x = '1.5'"),
@@ -104,12 +105,15 @@ def test_what_may_be_equal_is_kept() -> None:
         ("string", "a", r"x = '\x61'"),
         ("string", "a", "x = 'A' COLLATE UTF8_LCASE"),
         ("string", "05", "x IN ('4', 5)"),
-    ):
-        assert keeps(data_type, value, predicate)
+    ],
+)
+def test_what_may_be_equal_is_kept(data_type: DataType | str, value: Any, predicate: str) -> None:
+    assert keeps(data_type, value, predicate)
 
 
-def test_what_is_unequal_is_skipped() -> None:
-    for data_type, value, predicate in (
+@pytest.mark.parametrize(
+    ("data_type", "value", "predicate"),
+    [
         ("long", 9007199254740993, "x = 9007199254740992"),
         ("integer", 1, "x IN ('2', '3')"),
         ("integer", 1, "x = CAST(5 AS TINYINT)"),
@@ -127,8 +131,10 @@ def test_what_is_unequal_is_skipped() -> None:
             "2024-06-01T12:00:00.000Z",
             "x IN ('2024-06-03 12:00:00', DATE '2024-06-05')",
         ),
-    ):
-        assert not keeps(data_type, value, predicate)
+    ],
+)
+def test_what_is_unequal_is_skipped(data_type: DataType | str, value: Any, predicate: str) -> None:
+    assert not keeps(data_type, value, predicate)
 
 
 def test_a_known_time_zone_decides_about_times_without_one() -> None:

@@ -36,9 +36,6 @@ def test_a_pipe_gets_each_row_in_one_line_with_columns_aligned() -> None:
     assert lines[4] == " b"
     assert lines[0].index("rows") == lines[3].index("333") == lines[2].index("22") + 2
     assert lines[-1] == LONG
-
-
-def test_a_cell_beyond_all_measure_does_not_widen_other_rows() -> None:
     lines = printed(Grid(("path", "rows"), ((LONG, "1"), ("a", "2")))).splitlines()
     assert len(lines[2]) < 200 < len(lines[1])
 

@@ -37,8 +37,9 @@ from liquidlog.spec.schema import (
 from liquidlog.spec.text import Rows, iso_time
 
 
-def test_other_encodings_become_the_table_type() -> None:
-    for arrow, name in (
+@pytest.mark.parametrize(
+    ("arrow", "name"),
+    [
         (pa.large_string(), "string"),
         (pa.dictionary(pa.int8(), pa.large_string()), "string"),
         (pa.timestamp("ns", tz="Europe/Paris"), "timestamp"),
@@ -46,8 +47,11 @@ def test_other_encodings_become_the_table_type() -> None:
         (pa.binary(4), "binary"),
         (pa.decimal32(5, 2), "decimal(5,2)"),
         (pa.large_list(pa.int8()), "array<byte>"),
-    ):
-        assert str(delta_schema(pa.schema([("a", arrow)])).fields[0].data_type) == name
+    ],
+    ids=str,
+)
+def test_other_encodings_become_the_table_type(arrow: pa.DataType, name: str) -> None:
+    assert str(delta_schema(pa.schema([("a", arrow)])).fields[0].data_type) == name
 
 
 def test_arrow_types_that_no_table_can_have_are_all_named() -> None:

@@ -47,9 +47,6 @@ def test_a_path_has_one_canonical_form() -> None:
     ):
         assert canonical_path(spelled) == canonical
         assert canonical_paths(pa.array(["z", spelled])).to_pylist() == ["z", canonical]
-
-
-def test_bytes_that_are_no_text_are_refused() -> None:
     for read in (canonical_path, lambda path: canonical_paths(pa.array([path]))):
         with pytest.raises(CorruptLogError):
             read("x/a%FF")

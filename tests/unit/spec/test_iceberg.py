@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from liquidlog.spec.actions import Format, Metadata, Protocol
 from liquidlog.spec.arrow import PARQUET_FIELD_ID, arrow_schema
@@ -60,17 +61,20 @@ def test_every_part_of_arrays_and_maps_has_an_id_of_its_own() -> None:
         assert problem == said
 
 
-def test_types_that_iceberg_lacks_are_refused() -> None:
-    for data_type, said in (
+@pytest.mark.parametrize(
+    ("data_type", "said"),
+    [
         (PrimitiveType("variant"), "c: variant"),
         (VOID, "c: void"),
         (PrimitiveType("interval month"), "c: interval month"),
         (PrimitiveType("geometry(OGC:CRS84)"), "c: geometry(OGC:CRS84)"),
         (ArrayType(PrimitiveType("variant")), "c.element: variant"),
-    ):
-        more = {"delta.columnMapping.nested.ids": {"col-c.element": 3}}
-        schema = StructType((field("c", data_type, 1, **more), field("d", LONG, 2)))
-        assert problems(schema) == (f"icebergCompatV2 with {said}",)
+    ],
+)
+def test_types_that_iceberg_lacks_are_refused(data_type: DataType, said: str) -> None:
+    more = {"delta.columnMapping.nested.ids": {"col-c.element": 3}}
+    schema = StructType((field("c", data_type, 1, **more), field("d", LONG, 2)))
+    assert problems(schema) == (f"icebergCompatV2 with {said}",)
 
 
 def test_vectors_and_wider_types_that_iceberg_lacks_are_refused() -> None:

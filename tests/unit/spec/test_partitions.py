@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -86,8 +87,9 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
     return StructField("p", data_type, nullable=nullable)
 
 
-def test_a_text_is_its_readers_value() -> None:
-    for kind, text, value in (
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
         ("string", " a/b=%41 ", " a/b=%41 "),
         ("string", "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
         ("binary", "\x01é", b"\x01\xc3\xa9"),
@@ -109,11 +111,13 @@ def test_a_text_is_its_readers_value() -> None:
         ("binary", "", None),
         ("timestamp", "2020-01-01 02:00:00+02:00", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
         ("string", None, None),
-    ):
-        field = field_of(kind)
-        found = typed_value(text, field)
-        assert found.type == arrow_type(field.data_type)
-        assert found.as_py() == value
+    ],
+)
+def test_a_text_is_its_readers_value(kind: str | DataType, text: str | None, value: Any) -> None:
+    field = field_of(kind)
+    found = typed_value(text, field)
+    assert found.type == arrow_type(field.data_type)
+    assert found.as_py() == value
 
 
 @pytest.mark.parametrize(

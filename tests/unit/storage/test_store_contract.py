@@ -334,9 +334,6 @@ def test_a_callable_is_asked_once_a_minute_and_whenever_values_must_be_fresh() -
     assert numbered.asked == 3
     assert options.differ_from(options.latest())
     assert numbered.asked == 4
-
-
-def test_the_same_values_do_not_differ() -> None:
     options = StorageOptions.of(lambda: {"aws_region": "r"})
     assert not options.differ_from(options.latest())
     assert not StorageOptions.of({"aws_region": "r"}).differ_from(StorageOptions())
