@@ -26,6 +26,7 @@ def test_takes_two_spellings_of_a_value_for_one() -> None:
         ("boolean", "true", "TRUE"),
         ("timestamp", "2024-01-01T00:00:00.000000Z", "2024-01-01 02:00:00+02:00"),
         ("timestamp_ntz", "2024-01-01 00:00:00.5", "2024-01-01T00:00:00.500000"),
+        ("timestamp", "2024-01-01 00:00:00", "2024-01-01T00:00:00.0"),
     ):
         assert same_value(one, PrimitiveType(kind)) == same_value(other, PrimitiveType(kind))
 
