@@ -27,7 +27,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
     sizes,
 )
-from liquidlog.clustering.planner import Staleness, deleted_rows, partition_mismatches, staleness_of
+from liquidlog.clustering.planner import Staleness, deleted_rows, staleness_of
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -153,7 +153,16 @@ def _metrics_of_inputs(
         "totalFilesSkipped": considered - len(removed),
     }
     if plan.mode is RewriteMode.CLUSTERING:
-        metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
+        places = membership(snapshot.files, clustering_state(snapshot).columns)
+        matching = places.in_cube if plan.policy.full else places.same_columns
+        size = sizes(snapshot.files)
+        metrics["clusteringStats"] = {
+            "inputZCubeFiles": _files(size[matching]),
+            "inputOtherFiles": _files(size[~matching]),
+            "inputNumZCubes": len(np.unique(places.cube[matching])),
+            "mergedFiles": _files(removed),
+            "numOutputZCubes": len(groups),
+        }
     if plan.mode is RewriteMode.ZORDER:
         merged = {"num": len(removed), "size": int(removed.sum())}
         metrics["zOrderStats"] = {
@@ -179,21 +188,6 @@ def _metrics_of_inputs(
 def _without(files: pa.Table, gone: Collection[str]) -> pa.Table:
     paths = files["path"]
     return files.filter(pc.invert(pc.is_in(paths, value_set=pa.array(gone, paths.type))))
-
-
-def _clustering_stats(
-    snapshot: Snapshot, plan: ClusteringPlan, removed: NDArray[np.int64], cubes: int
-) -> dict[str, object]:
-    places = membership(snapshot.files, clustering_state(snapshot).columns)
-    matching = places.in_cube if plan.policy.full else places.same_columns
-    size = sizes(snapshot.files)
-    return {
-        "inputZCubeFiles": _files(size[matching]),
-        "inputOtherFiles": _files(size[~matching]),
-        "inputNumZCubes": len(np.unique(places.cube[matching])),
-        "mergedFiles": _files(removed),
-        "numOutputZCubes": cubes,
-    }
 
 
 def _files(size: NDArray[np.int64]) -> dict[str, int]:
@@ -284,8 +278,6 @@ def _reconciled_metrics(
 
 # A migration is committed as a whole: a file that was not rewritten would lack its partition values
 
-_SHOWN: Final = 3
-
 
 @dataclass(frozen=True, slots=True)
 class FilesAdded(Conflict):
@@ -298,7 +290,7 @@ class FilesAdded(Conflict):
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.versions))
         by = f"version(s) {numbers}" if self.versions else "other commits"
-        listed = ", ".join(self.paths[:_SHOWN]) + (", …" if self.paths[_SHOWN:] else "")
+        listed = ", ".join((*self.paths[:3], *("…" for _ in self.paths[3:4])))
         return (
             f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed};"
             " migrate --add-to takes them into a saved plan"
@@ -360,8 +352,11 @@ def _lost_values(
 #
 # Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 
-_REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
-"""Columns of live files that a remove repeats unchanged."""
+
+_REMOVED: Final = [
+    *("path", "size", "num_records"),
+    *("base_row_id", "default_row_commit_version", "deletion_vector"),
+]
 
 
 def rewrite_change(
@@ -421,13 +416,10 @@ def rewrite_change(
 def _definition(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[AnyAction, ...]:
     if not plan.is_migration:
         return ()
+    configuration = snapshot.metadata.configuration
+    planned = [column.logical for column in plan.columns]
     try:
-        columns = resolve_columns(
-            snapshot.schema,
-            [column.logical for column in plan.columns],
-            configuration=snapshot.metadata.configuration,
-            partition_columns=(),
-        )
+        columns = resolve_columns(snapshot.schema, planned, configuration=configuration)
     except ClusteringColumnError:
         columns = ()
     if [one.physical for one in columns] != [one.physical for one in plan.columns]:
@@ -498,7 +490,7 @@ def _mismatches(
         expected = of.live_rows
         if expected is not None and expected != group.rows_read:
             yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
-        yield from partition_mismatches(plan, of, group)
+        yield from _partition_mismatches(plan, of, group)
         if group.checksum_read != group.checksum_written:
             yield (
                 f"the rows written are not the rows read: checksum {group.checksum_written},"
@@ -509,6 +501,20 @@ def _mismatches(
                 yield f"the output {file.path} is listed twice"
             seen.add(file.path)
             yield from _output_problems(plan, file)
+
+
+def _partition_mismatches(
+    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+) -> Iterator[str]:
+    found = group.partition_values or {}
+    if found != planned.partition_values:
+        yield (
+            f"the outputs of group {group.group_id} have the partition values {found}, expected"
+            f" {planned.partition_values}"
+        )
+    if set(planned.partition_values) != set(plan.partitioned_by):
+        listed = ", ".join(plan.partitioned_by) or "none"
+        yield f"group {group.group_id} has values of other partition columns than {listed}"
 
 
 def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
@@ -559,27 +565,22 @@ def removes_of(
     snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int, *, data_change: bool = False
 ) -> Iterator[RemoveFile]:
     """Yield the removes, at `now_ms` (since 1970), of the files at some rows of Snapshot.files."""
-    rows = snapshot.files.take(pa.array(inputs))
-    columns = (rows[name].to_pylist() for name in _REMOVED)
-    vectors = map(deletion_vector, rows["deletion_vector"].to_pylist())
-    for path, size, records, row_id, row_version, vector, values, tags in zip(
-        *columns,
-        vectors,
-        _decoded(rows["partition_values_json"]),
-        _decoded(rows["tags_json"]),
-        strict=True,
-    ):
+    files = snapshot.files.take(pa.array(inputs))
+    values, tags = _decoded(files["partition_values_json"]), _decoded(files["tags_json"])
+    rows = files.select(_REMOVED).to_pylist()
+    for row, own_values, own_tags in zip(rows, values, tags, strict=True):
+        records = row["num_records"]
         yield RemoveFile(
-            path=path,
+            path=row["path"],
             deletion_timestamp=now_ms,
             data_change=data_change,
             extended_file_metadata=True,
-            partition_values=values or {},
-            size=size,
-            tags=tags,
-            deletion_vector=vector,
-            base_row_id=row_id,
-            default_row_commit_version=row_version,
+            partition_values=own_values or {},
+            size=row["size"],
+            tags=own_tags,
+            deletion_vector=deletion_vector(row["deletion_vector"]),
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
             stats=None if records is None else f'{{"numRecords":{records}}}',
         )
 

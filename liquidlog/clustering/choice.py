@@ -111,20 +111,17 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
     for document in found.documents:
         if set(document) != expected:
             listed = ", ".join(sorted(document)) or "no column"
-            raise CorruptLogError(
-                snapshot.uri,
-                f"files have partition values of {listed}, expected values of"
-                f" {', '.join(sorted(expected))}",
-            )
+            wanted = ", ".join(sorted(expected))
+            problem = f"files have partition values of {listed}, expected values of {wanted}"
+            raise CorruptLogError(snapshot.uri, problem)
     numbers: dict[tuple[str | None, ...], int] = {}
     values: list[PartitionTexts] = []
     places = np.zeros(len(found.documents), np.int64)
     for place, document in enumerate(found.documents):
         typed = tuple(same_value(document[f.physical_name], f.data_type) for f in fields)
-        number = numbers.setdefault(typed, len(values))
-        if number == len(values):
+        places[place] = numbers.setdefault(typed, len(values))
+        if places[place] == len(values):
             values.append({f.physical_name: document[f.physical_name] for f in fields})
-        places[place] = number
     columns = tuple(field.physical_name for field in fields)
     return Partitions(places[found.number], tuple(values), columns)
 
@@ -149,15 +146,6 @@ TAKEN: Final = -1
 MAX_OUTPUTS: Final = 100_000
 """The largest number of outputs per group: every reading task sends rows to each output's slice."""
 REASONS: Final = tuple(SkipReason)
-
-_READ_BY_PLANS: Final = [
-    "path",
-    "size",
-    "num_records",
-    "deletion_vector",
-    "base_row_id",
-    "default_row_commit_version",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -351,10 +339,8 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
     )
     prefix = configuration.get("delta.dataSkippingStringPrefixLength", "32")
     if not prefix.isdecimal():
-        raise UsageError(
-            f"the table's delta.dataSkippingStringPrefixLength is not a number: {prefix!r}",
-            value=prefix,
-        )
+        problem = f"the table's delta.dataSkippingStringPrefixLength is not a number: {prefix!r}"
+        raise UsageError(problem, value=prefix)
     return WriterOptions(
         indexed=tuple(indexed),
         string_prefix_chars=int(prefix),
@@ -374,22 +360,19 @@ def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[In
     """Return the files of each group, whose row numbers in Snapshot.files are given."""
     if not groups:
         return []
-    taken = files.select(_READ_BY_PLANS).take(pa.array(np.concatenate(groups)))
+    same = ["num_records", "base_row_id", "default_row_commit_version"]
+    names = ["path", "size", "deletion_vector", *same]
+    taken = files.select(names).take(pa.array(np.concatenate(groups)))
     kind = InputFiles.schema.field("deletion_vector").type
     vectors = one_array(taken["deletion_vector"])
     parts = [part.cast(field.type) for part, field in zip(vectors.flatten(), kind, strict=True)]
+    mask, values = vectors.is_null(), InputFiles.schema.field("partition_values").type
     columns = {
+        **{name: taken[name] for name in same},
         "path": decoded_paths(taken),
         "size_bytes": taken["size"],
-        "num_records": taken["num_records"],
-        "deletion_vector": pa.StructArray.from_arrays(
-            parts, fields=list(kind), mask=vectors.is_null()
-        ),
-        "base_row_id": taken["base_row_id"],
-        "default_row_commit_version": taken["default_row_commit_version"],
-        "partition_values": pa.nulls(
-            taken.num_rows, InputFiles.schema.field("partition_values").type
-        ),
+        "deletion_vector": pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask),
+        "partition_values": pa.nulls(taken.num_rows, values),
     }
     rows = pa.table(columns, schema=InputFiles.schema)
     starts = np.cumsum([0, *map(len, groups)]).tolist()
@@ -432,8 +415,6 @@ NARROWER: Final = 4
 """The largest factor by which files of a small cube may be below the maximum size."""
 _SCAN_SHARE: Final = 0.005
 _FEW_FILES: Final = 4
-_LEAST_SHORTFALL: Final = 1.0
-_MOST_SHORTFALL: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -530,7 +511,7 @@ def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:
     if total <= 0:
         return 1.0
     factor = float(counted @ space.widths[rows]) / total
-    return min(max(factor, _LEAST_SHORTFALL), _MOST_SHORTFALL)
+    return min(max(factor, 1.0), 4.0)
 
 
 # Kept inputs: narrow files of a group that join its cube without being rewritten

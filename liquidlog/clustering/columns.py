@@ -288,12 +288,6 @@ def _resolve(schema: StructType, path: Path) -> ClusteringColumn | None:
 # as floating-point numbers, and so are many texts under a collation.
 
 
-_FILTERED_TYPES: Final = (
-    *("byte", "short", "integer", "long"),
-    *("date", "timestamp", "timestamp_ntz", "string", "binary"),
-)
-
-
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
     """Return the leaves of columns that get Bloom filters, in the requested order."""
     known = {leaf.logical: leaf for leaf in leaves(schema)}
@@ -322,9 +316,9 @@ def _filter_problem(schema: StructType, path: Path) -> str | None:
             return f"{name} is of type {kind}, where 0.0 and -0.0 are equal and hashed differently"
         case PrimitiveType("string") if any(one and _COLLATIONS in one.metadata for one in around):
             return f"{name} is a collated string, whose equal texts are hashed differently"
-        case DecimalType():
+        case DecimalType() | PrimitiveType("byte" | "short" | "integer" | "long" | "date"):
             return None
-        case PrimitiveType(kind) if kind in _FILTERED_TYPES:
+        case PrimitiveType("timestamp" | "timestamp_ntz" | "string" | "binary"):
             return None
         case other:
             return (
@@ -361,13 +355,8 @@ def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
     problems = tuple(_migration_problems(snapshot))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "migrated", problems)
-    columns = resolve_columns(
-        snapshot.schema,
-        requested,
-        configuration=snapshot.metadata.configuration,
-        partition_columns=(),
-    )
-    files = snapshot.files
+    configuration, files = snapshot.metadata.configuration, snapshot.files
+    columns = resolve_columns(snapshot.schema, requested, configuration=configuration)
     for name in ("zcube_id", "zorder_by", "clustering_provider"):
         place = FILES_SCHEMA.get_field_index(name)
         kind = FILES_SCHEMA.field(place)
@@ -599,7 +588,7 @@ def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membersh
     rank = np.full(len(order) + 1, -1)  # the code -1 of a missing id selects the last entry
     rank[order] = np.arange(len(order))
     cube = np.asarray(rank[_codes(ids)], np.int64)
-    in_cube = (cube >= 0) & _mask(pc.is_valid(files["zorder_by"]))
+    in_cube = (cube >= 0) & np.asarray(pc.is_valid(files["zorder_by"]), np.bool_)
     names = tuple(column.name for column in columns)
     equal = [parse_zorder_by(tag) == names for tag in tags.dictionary.to_pylist()]
     ours = pc.fill_null(pc.equal(files["clustering_provider"], PROVIDER), fill_value=True)
@@ -607,7 +596,7 @@ def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membersh
         cube=cube,
         in_cube=in_cube,
         same_columns=in_cube & np.array([*equal, False], np.bool_)[_codes(tags)],
-        ours=_mask(ours),
+        ours=np.asarray(ours, np.bool_),
     )
 
 
@@ -645,11 +634,12 @@ def cube_table(
     """Return one row per cube, sorted by its id; numbers are null if unknown for a file."""
     files = snapshot.files
     places = membership(files, columns)
-    provider = _text(files, "clustering_provider")
+    names = ("zcube_id", "zorder_by", "clustering_provider")
+    ids, tags, provider = (pc.cast(one_array(files[name]), pa.string()) for name in names)
     rows = pa.table(
         {
-            "zcube_id": _text(files, "zcube_id"),
-            "zorder_by": _text(files, "zorder_by"),
+            "zcube_id": ids,
+            "zorder_by": tags,
             "foreign": pc.if_else(pa.array(places.ours), pa.scalar(None, pa.string()), provider),
             "state": file_states(snapshot, columns, min_cube_bytes),
             "provider": provider,
@@ -680,16 +670,8 @@ def cube_table(
     return pa.table({**kept, **found, **state}).sort_by(order)
 
 
-def _text(files: pa.Table, name: str) -> pa.Array:
-    return pc.cast(one_array(files[name]), pa.string())
-
-
 def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
     return _integers(pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1))
-
-
-def _mask(values: pa.ChunkedArray) -> NDArray[np.bool_]:
-    return np.asarray(values.to_numpy(), np.bool_)
 
 
 def _integers(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:

@@ -43,9 +43,9 @@ from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds, Mas
 from liquidlog.spec.schema import PrimitiveType, quote_path, split_path
 from liquidlog.spec.text import Summary, iso_time, suggestion
 
-CUBES_LISTED: Final = 1_000
-"""The most cubes that are listed one by one: the worst ones."""
 _DECIMALS: Final = 4
+_CUBES_LISTED: Final = 1_000
+"""The most cubes that are listed one by one: the worst ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,6 @@ class CubeHealth:
 
 PREFIX_PROPERTY: Final = "delta.dataSkippingStringPrefixLength"
 DEFAULT_PREFIX_CHARS: Final = 32
-_STRING: Final = PrimitiveType("string")
 _TIE_BREAKERS: Final = ("\x7f", "\U0010ffff")
 """Last characters of a truncated maximum. Source: Delta Spark, StatisticsCollection."""
 _DIRECT_LAKE: Final = (("F2 to F32", 1_000, 300_000_000), ("F64 to F256", 5_000, 1_500_000_000))
@@ -95,7 +94,7 @@ def truncation(
     bounds: Bounds, number: int, column: ClusteringColumn, prefix: int
 ) -> Truncation | None:
     """Return which files have truncated bounds of column `number`, None if it holds no strings."""
-    if column.data_type != _STRING:
+    if column.data_type != PrimitiveType("string"):
         return None
     low, high = bounds.low(number), bounds.high(number)
     at_limit = [_mask(pc.greater_equal(pc.utf8_length(side), prefix)) for side in (low, high)]
@@ -261,26 +260,17 @@ class Health(Summary):
     asked_at: str | None = None
 
     def _facts(self) -> Mapping[str, object]:
-        return {
-            "table_uri": self.table_uri,
-            "version": self.version,
-            "cluster_by_keys": self.cluster_by_keys,
-            "total_file_count": self.total_file_count,
-            "total_bytes": self.total_bytes,
-            "unclustered_file_count": self.unclustered_file_count,
-            "depth_ratio": self.depth_ratio,
-            "read_ratio": self.read_ratio,
-            "average_depth": self.average_depth,
-            "max_depth": self.max_depth,
-        }
+        names = (
+            *("table_uri", "version", "cluster_by_keys", "total_file_count", "total_bytes"),
+            *("unclustered_file_count", "depth_ratio", "read_ratio", "average_depth", "max_depth"),
+        )
+        return {name: getattr(self, name) for name in names}
 
 
 def numeric_fields(of: type[Health | ColumnHealth]) -> tuple[str, ...]:
     """Return the names of the numbers of health, some of them None where not measured."""
-    return tuple(field.name for field in fields(of) if field.type in _NUMBERS)
-
-
-_NUMBERS: Final = (int, float, int | None, float | None)
+    numbers = (int, float, int | None, float | None)
+    return tuple(field.name for field in fields(of) if field.type in numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -317,7 +307,8 @@ def measure_health(
     measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
     known = measured.bounds.all_known()
     by_column = [ranges.selected(known) for ranges in measured.ranges]
-    ranges = key_ranges(by_column) if by_column else _NO_RANGES
+    none = np.zeros(0, np.int64)
+    ranges = key_ranges(by_column) if by_column else KeyRanges(lo=none, hi=none)
     sizes = measured.sizes()
     boxes = box_overlaps(by_column)
     prefix = prefix_chars(snapshot)
@@ -362,9 +353,6 @@ def _means(ranges: KeyRanges, sizes: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-_NO_RANGES: Final = KeyRanges(lo=np.zeros(0, np.int64), hi=np.zeros(0, np.int64))
-
-
 def _measured(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
@@ -374,10 +362,8 @@ def _measured(
     mask: pa.BooleanArray | None,
 ) -> _Measured:
     # The state of a cube depends on all its files, also on those that are not measured.
-    own = clustering_state(snapshot).columns
-    states = file_states(snapshot, own, min_cube_bytes)
-    files = snapshot.files
-    places = membership(files, own)
+    own, files = clustering_state(snapshot).columns, snapshot.files
+    states, places = file_states(snapshot, own, min_cube_bytes), membership(files, own)
     cube = np.where(places.in_cube, places.cube, -1)
     if mask is not None:
         files, states, bounds = files.filter(mask), states.filter(mask), bounds.filter(mask)
@@ -484,7 +470,7 @@ def _cubes(measured: _Measured, known: Mask) -> dict[str, Any]:
         "average_overlaps_within_cubes": _mean(overlap),
         "average_depth_between_cubes": _mean(depths(whole)),
         "average_overlaps_between_cubes": _mean(between),
-        "cubes": tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
+        "cubes": tuple(CubeHealth(**row) for row in ranked.slice(0, _CUBES_LISTED).to_pylist()),
     }
 
 
@@ -578,7 +564,6 @@ def require_measured(bar: HealthBar, health: Health) -> float:
     if value is not None:
         return value
     why = "; ".join(health.notes) or "no file is in a cube"
-    without = health.total_file_count - health.files_with_stats
     if not health.cluster_by_keys:
         why = (
             "the table has no clustering columns; name columns with --columns, or give its queries"
@@ -586,7 +571,7 @@ def require_measured(bar: HealthBar, health: Health) -> float:
         )
     elif not health.total_file_count:
         why = "there are no files"
-    elif without:
+    elif without := health.total_file_count - health.files_with_stats:
         why = (
             f"{without} of {health.total_file_count} files have no range of these columns;"
             " doctor --fix missing-statistics computes those of clustering columns"

@@ -40,7 +40,6 @@ EXACT_FILES: Final = 16_384
 SAMPLED_FILES: Final = 2_000
 """The size of the sample of boxes among more files; each is compared with every other box."""
 _SEED: Final = 20_240_101
-_NORMAL_95_PERCENT: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,7 +81,17 @@ def overlaps(ranges: KeyRanges) -> Ranks:
 def depths(ranges: KeyRanges, weights: Floats | None = None) -> NDArray[Any]:
     """Return the depth of each file (int64, at least 1); with weights (float64), files count so."""
     begun, ended = _counts(ranges, weights)
-    return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
+    cover = begun - ended[:-1]
+    deepest = np.zeros(len(ranges), cover.dtype)
+    # The maximum of a range is that of two windows of a power of two; frexp is exact, unlike log2.
+    level_of = np.frexp((ranges.hi - ranges.lo + 1).astype(np.float64))[1] - 1
+    for level in range(int(level_of.max(initial=-1)) + 1):
+        here = np.flatnonzero(level_of == level)
+        width = 1 << level
+        last = ranges.hi[here] - width + 1
+        deepest[here] = np.maximum(cover[ranges.lo[here]], cover[last])
+        cover = np.maximum(cover[:-width], cover[width:])
+    return deepest
 
 
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
@@ -108,20 +117,6 @@ def _counts(ranges: KeyRanges, weights: Floats | None = None) -> tuple[NDArray[A
     return begun, np.concatenate([[0], ended])
 
 
-def _range_max(values: NDArray[Any], first: Ranks, last: Ranks) -> NDArray[Any]:
-    """Return max(values[first[i] : last[i] + 1]) per i, by doubling windows."""
-    result = np.zeros(len(first), values.dtype)
-    # floor(log2(length)); frexp is exact, whereas log2 rounds.
-    level_of = np.frexp((last - first + 1).astype(np.float64))[1] - 1
-    table = values
-    for level in range(int(level_of.max(initial=-1)) + 1):
-        here = np.flatnonzero(level_of == level)
-        width = 1 << level
-        result[here] = np.maximum(table[first[here]], table[last[here] - width + 1])
-        table = np.maximum(table[:-width], table[width:])
-    return result
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxOverlaps:
     """The mean number of other files that meet a file in every column, and its 95 % error."""
@@ -136,15 +131,15 @@ def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
     count = len(columns[0]) if columns else 0
     if not count:
         return BoxOverlaps(average=0.0, error=0.0, files_measured=0)
-    if len(columns) == 1 or count <= EXACT_FILES:
-        is_line = len(columns) == 1
+    is_line = len(columns) == 1
+    if is_line or count <= EXACT_FILES:
         meeting = overlaps(key_ranges(columns)) if is_line else _meeting(columns, np.arange(count))
         return BoxOverlaps(average=float(meeting.mean()), error=0.0, files_measured=count)
     chosen = np.random.default_rng(_SEED).choice(count, SAMPLED_FILES, replace=False)
     meeting = _meeting(columns, chosen)
     # The error of the mean of a sample drawn without replacement.
     unseen = (count - len(meeting)) / (count - 1)
-    error = _NORMAL_95_PERCENT * float(meeting.std(ddof=1)) * math.sqrt(unseen / len(meeting))
+    error = 1.96 * float(meeting.std(ddof=1)) * math.sqrt(unseen / len(meeting))
     return BoxOverlaps(average=float(meeting.mean()), error=error, files_measured=len(chosen))
 
 
@@ -153,17 +148,15 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
     sound = [replace(column, hi=np.maximum(column.lo, column.hi)) for column in columns]
     ordered = sorted(sound, key=lambda column: int(overlaps(column).sum()))
     order = np.argsort(ordered[0].lo, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = np.argsort(order)
     sides = [(c.lo[order].astype(np.int32), c.hi[order].astype(np.int32)) for c in ordered]
     low, high = sides[0]
     # Boxes before `first` end before this one begins; boxes from `last` on begin after it ends.
     first = np.searchsorted(np.maximum.accumulate(high), low[place[chosen]], side="left")
     last = np.searchsorted(low, high[place[chosen]], side="right")
     meeting = np.empty(len(chosen), np.int64)
-    for number, (mine, start, stop) in enumerate(
-        zip(place[chosen].tolist(), first.tolist(), last.tolist(), strict=True)
-    ):
+    boxes = zip(place[chosen].tolist(), first.tolist(), last.tolist(), strict=True)
+    for number, (mine, start, stop) in enumerate(boxes):
         meets = high[start:stop] >= low[mine]
         for lo, hi in sides[1:]:
             meets &= lo[start:stop] <= hi[mine]
@@ -182,7 +175,6 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
 _END_WEIGHT: Final = 0.05
 """The weight of an end's own value, relative to the mean distance between two ends."""
 _FEWEST_ENDS: Final = 2
-_COLUMNS_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -253,7 +245,7 @@ class KeySpace:
 def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
     """Return the spans of all files in the columns of `bounds`; `size_bytes` is one per file."""
     sizes = size_bytes.astype(np.float64)
-    with ThreadPoolExecutor(_COLUMNS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(2) as pool:
         columns = pool.map(lambda number: _spans(bounds, number, sizes), range(len(bounds.columns)))
         return KeySpace(size_bytes=sizes, columns=tuple(columns))
 
@@ -265,12 +257,32 @@ def _laid_out(bounds: Bounds, number: int, size_bytes: Floats) -> tuple[Ranks, R
     ranges = column_ranges(low, high)
     first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
     known_bytes = size_bytes[bounds.known(number)]
-    return first, last, _edges(first, last, known_bytes, _slots(ranges, low, high))
+    slots = _slots(ranges, finite_numbers(pa.concat_arrays([low, high])))
+    begins = np.concatenate([[0.0], np.cumsum(slots)])
+    dense = known_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
+    begun = np.bincount(first, dense, len(begins)) - np.bincount(last + 1, dense, len(begins))
+    # Rounding may leave a sum slightly below zero where no bytes are.
+    edges = np.concatenate([[0.0], np.cumsum(np.maximum(np.cumsum(begun)[:-1], 0.0) * slots)])
+    return first, last, edges / edges[-1] if edges[-1] > 0 else np.linspace(0.0, 1.0, len(edges))
 
 
 def _known_ends(bounds: Bounds, number: int) -> list[pa.Array]:
     known = pa.array(bounds.known(number))
     return [ends.filter(known) for ends in (bounds.low(number), bounds.high(number))]
+
+
+def _slots(ranges: KeyRanges, values: Floats | None) -> Floats:
+    """Return the weight of each slot (float64); gaps between numbers weigh by their width."""
+    points = int(max(ranges.lo.max(initial=-1), ranges.hi.max(initial=-1))) + 1
+    weights = np.ones(max(0, 2 * points - 1))
+    if values is None or points < _FEWEST_ENDS:
+        return weights
+    ends = np.zeros(points)
+    ends[np.concatenate([ranges.lo, ranges.hi])] = values
+    gaps = np.diff(ends)
+    weights[::2] = _END_WEIGHT
+    weights[1::2] = gaps * (points / max(float(gaps.sum()), np.finfo(np.float64).tiny))
+    return weights + np.finfo(np.float64).eps
 
 
 def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
@@ -286,21 +298,6 @@ def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
         mean_depth=mean_depth + unknown.sum(),
         order=np.argsort(left, kind="stable"),
     )
-
-
-def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
-    """Return the weight of each slot (float64); gaps between numbers weigh by their width."""
-    points = int(max(ranges.lo.max(initial=-1), ranges.hi.max(initial=-1))) + 1
-    weights = np.ones(max(0, 2 * points - 1))
-    values = finite_numbers(pa.concat_arrays([low, high]))
-    if values is None or points < _FEWEST_ENDS:
-        return weights
-    ends = np.zeros(points)
-    ends[np.concatenate([ranges.lo, ranges.hi])] = values
-    gaps = np.diff(ends)
-    weights[::2] = _END_WEIGHT
-    weights[1::2] = gaps * (points / max(float(gaps.sum()), np.finfo(np.float64).tiny))
-    return weights + np.finfo(np.float64).eps
 
 
 def finite_numbers(values: pa.Array) -> Floats | None:
@@ -323,18 +320,6 @@ def plain_numbers(values: pa.Array) -> Floats | None:
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
     return np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
-
-
-def _edges(first: Ranks, last: Ranks, size_bytes: Floats, slots: Floats) -> Floats:
-    """Return where each slot begins, then where the last one ends (float64)."""
-    count = len(slots)
-    begins = np.concatenate([[0.0], np.cumsum(slots)])
-    dense = size_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
-    begun = np.bincount(first, dense, count + 1) - np.bincount(last + 1, dense, count + 1)
-    # Rounding may leave a sum slightly below zero where no bytes are.
-    mass = np.maximum(np.cumsum(begun)[:count], 0.0) * slots
-    edges = np.concatenate([[0.0], np.cumsum(mass)])
-    return edges / edges[-1] if edges[-1] > 0 else np.linspace(0.0, 1.0, count + 1)
 
 
 def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
@@ -515,12 +500,9 @@ Ticks = tuple[tuple[float, Any], ...]
 _STEPS: Final = 4
 _CLOSEST: Final = 0.12
 """The least distance between two positions that are labelled."""
-_ROUND_PARTS: Final = 8
-"""Values are rounded to a power of ten that is below this part of the column."""
 _MONTH_DAYS: Final = 28
 _YEAR_DAYS: Final = 365
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_US: Final = 86_400_000_000
 
 
 def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
@@ -560,10 +542,11 @@ def _rounded(kind: pa.DataType, number: float, extent: float) -> tuple[Any, floa
         day = _round_day(_EPOCH + timedelta(days=number), extent)
         return day.date(), float((day - _EPOCH).days)
     if pa.types.is_timestamp(kind):
-        moment = _round_day(_EPOCH + timedelta(microseconds=number), extent / _DAY_US)
+        moment = _round_day(_EPOCH + timedelta(microseconds=number), extent / 86_400_000_000)
         value = moment if kind.tz else moment.replace(tzinfo=None)
         return value, float((moment - _EPOCH) // timedelta(microseconds=1))
-    unit = 10.0 ** np.floor(np.log10(max(extent / _ROUND_PARTS, np.finfo(np.float64).tiny)))
+    # A power of ten that is below an eighth of the column.
+    unit = 10.0 ** np.floor(np.log10(max(extent / 8, np.finfo(np.float64).tiny)))
     if pa.types.is_integer(kind):
         whole = round(number / max(unit, 1.0)) * round(max(unit, 1.0))
         return whole, float(whole)
@@ -661,7 +644,7 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
         _side(side, low[part], high[part], one_by_one=is_small)
         for side, part in zip(sides, parts, strict=True)
     ]
-    return KeyMap(axes=axes, now=drawn[0], after=None if after is None else drawn[1])
+    return KeyMap(axes=axes, now=drawn[0], after=drawn[1] if drawn[1:] else None)
 
 
 def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:

@@ -1,7 +1,5 @@
 """From snapshot to plan: strategies, and whether a planned group can still be committed.
 
-Checks that a planned group can still be committed, also without rows that others deleted.
-
 A commit *follows* deletions: it deletes the same rows from the group's outputs. That is possible if
 others only deleted rows, and not too many.
 """
@@ -72,7 +70,6 @@ from liquidlog.plan import (
     InputFiles,
     RewriteGroup,
     RewriteMode,
-    RewrittenGroup,
     SkippedFiles,
     SkipReason,
 )
@@ -91,15 +88,15 @@ from liquidlog.spec.features import (
 )
 from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema, quote_path
 
-Courses = Callable[[FileKey, int], Course]
-"""Function from a logical file and the number of rows that its vector deletes to its course."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcilable:
-    """The deletions that a commit can follow: up to a share of the rows, by the files' courses."""
+    """The deletions that a commit can follow: up to a share of the rows, by the files' courses.
 
-    course: Courses
+    `course` gets a logical file and the number of rows that its vector deletes.
+    """
+
+    course: Callable[[FileKey, int], Course]
     max_share: float
 
 
@@ -184,9 +181,9 @@ def excess(
 ) -> TooManyDeletedRows | None:
     """Return the conflict if more rows were deleted than a commit may follow, else None."""
     rows, live_rows, most = deleted_rows(deleted), group.live_rows, reconcilable.max_share
-    if rows is None or live_rows is None or rows <= most * live_rows:
+    if rows is None or live_rows is None or any(lasting_reasons(group, deleted)):
         return None
-    if any(lasting_reasons(group, deleted)):
+    if rows <= most * live_rows:
         return None
     return TooManyDeletedRows(rows, live_rows, most)
 
@@ -197,21 +194,6 @@ def deleted_rows(deleted: Sequence[DeletedInput]) -> int | None:
     return None if None in rows else sum(count for count in rows if count is not None)
 
 
-def partition_mismatches(
-    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
-) -> Iterator[str]:
-    """Yield why a finished group's outputs are not in the planned group's partition."""
-    found = group.partition_values or {}
-    if found != planned.partition_values:
-        yield (
-            f"the outputs of group {group.group_id} have the partition values {found}, expected"
-            f" {planned.partition_values}"
-        )
-    if set(planned.partition_values) != set(plan.partitioned_by):
-        listed = ", ".join(plan.partitioned_by) or "none"
-        yield f"group {group.group_id} has values of other partition columns than {listed}"
-
-
 def partition_changes(
     snapshot: Snapshot, group: RewriteGroup, inputs: NDArray[np.int64]
 ) -> Iterator[str]:
@@ -219,11 +201,9 @@ def partition_changes(
     kinds = {field.physical_name: field.data_type for field in snapshot.schema.fields}
     if not group.partition_values or group.partition_values.keys() - kinds.keys():
         return  # other partition columns are a change of the table, which is found elsewhere
+    expected = {n: same_value(text, kinds[n]) for n, text in group.partition_values.items()}
     for document in distinct_values(snapshot.files.take(pa.array(inputs))).documents:
-        if any(
-            same_value(document.get(name), kinds[name]) != same_value(text, kinds[name])
-            for name, text in group.partition_values.items()
-        ):
+        if expected != {name: same_value(document.get(name), kinds[name]) for name in expected}:
             yield (
                 f"inputs of group {group.group_id} have the partition values {document}, expected"
                 f" {group.partition_values}"
@@ -444,7 +424,14 @@ def staleness_of(
 def _without_deleted(
     snapshot: Snapshot, group: RewriteGroup, inputs: _Placed, reconcilable: Reconcilable
 ) -> tuple[_Placed, tuple[DeletedInput, ...]]:
-    numbers = np.flatnonzero(inputs.is_missing | _with_other_vector(snapshot, group, inputs))
+    changed = np.flatnonzero(inputs.is_changed)
+    planned = group.inputs.columns.take(pa.array(changed))
+    live = snapshot.files.take(pa.array(inputs.positions[changed]))
+    # Rows that one of the two does not count may be the same.
+    same_rows = pc.fill_null(pc.equal(planned["num_records"], live["num_records"]), fill_value=True)
+    differs = inputs.is_missing.copy()
+    differs[changed] = pc.and_(pc.equal(planned["size_bytes"], live["size"]), same_rows)
+    numbers = np.flatnonzero(differs)
     files = InputFiles(group.inputs.columns.take(pa.array(numbers)))
     found = [
         deleted_input(file, vector, reconcilable)
@@ -452,18 +439,6 @@ def _without_deleted(
     ]
     clear = numbers[[one is not None for one in found]]
     return _cleared(inputs, clear), tuple(one for one in found if one is not None)
-
-
-def _with_other_vector(snapshot: Snapshot, group: RewriteGroup, inputs: _Placed) -> Mask:
-    """Return a mask of the changed inputs that differ only in their vectors."""
-    mask = inputs.is_changed.copy()
-    numbers = np.flatnonzero(mask)
-    planned = group.inputs.columns.take(pa.array(numbers))
-    live = snapshot.files.take(pa.array(inputs.positions[numbers]))
-    # Rows that one of the two does not count may be the same.
-    same_rows = pc.fill_null(pc.equal(planned["num_records"], live["num_records"]), fill_value=True)
-    mask[numbers] = np.asarray(pc.and_(pc.equal(planned["size_bytes"], live["size"]), same_rows))
-    return mask
 
 
 def _without_deleted_kept(
@@ -488,9 +463,8 @@ def _vectors(
     snapshot: Snapshot, files: _Placed, numbers: NDArray[np.int64]
 ) -> list[DeletionVector | None]:
     rows = files.positions[numbers]
-    live = snapshot.files["deletion_vector"].take(pa.array(rows[rows >= 0])).to_pylist()
-    found = iter(live)
-    return [None if row < 0 else deletion_vector(next(found)) for row in rows]
+    places = pa.array(rows, mask=rows < 0)
+    return [*map(deletion_vector, snapshot.files["deletion_vector"].take(places).to_pylist())]
 
 
 def _cleared(files: _Placed, numbers: NDArray[np.int64]) -> _Placed:
@@ -725,7 +699,6 @@ def choose_zorder(
         snapshot.data_schema,
         policy.zorder_by,
         configuration=snapshot.metadata.configuration,
-        partition_columns=(),
         limit=len(policy.zorder_by),
     )
     groups = _zorder_groups(snapshot, policy, columns, bounds_of, asked)

@@ -226,9 +226,8 @@ def _weights_of(text: str) -> tuple[tuple[Path, float], ...]:
         found.append((path, _number_text(weight)))
     if not found or _WEIGHT.sub("", text).strip():
         raise UsageError(f"{text!r} is no list of columns with weights, as a=4,b=1")
-    if not all(0 <= weight < float("inf") for _, weight in found) or not any(
-        weight for _, weight in found
-    ):
+    weights = [weight for _, weight in found]
+    if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
         raise UsageError("weights must be numbers from 0, not all of them 0")
     return tuple(found)
 
@@ -256,25 +255,17 @@ TIME_ZONE: Final = "partition_time_zone"
 WEIGHTS_PROPERTY: Final = "liquidlog.weights"
 WEIGHTS: Final = "weights"
 """The one setting that only a property has: callers give a workload instead."""
-TARGET_FILE_SIZE: Final = "delta.targetFileSize"
-"""A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
 _TEXT: Final = Kind(_text)
-_CODEC: Final = Kind(lambda given, name: parse_codec(_text(given, name)).value)
-_CURVE: Final = Kind(_curve)
-_TIME_ZONE: Final = Kind(lambda given, name: zone_named(_text(given, name), name).key)
 _SIZE: Final = Kind(lambda given, _: parse_size(given), is_size=True)
-_FILE_SIZE: Final = Kind(_file_size, is_size=True)
 _COLUMNS: Final = Kind(lambda given, name: column_paths(given, argument=name), split_names)
-_WEIGHTS: Final = Kind(lambda given, _: tuple(given), _weights_of)
 FLAG: Final = Kind(
     lambda given, name: one(given, bool, argument=name, expected="True or False"), _flag_text
 )
-_NUMBER: Final = Kind(lambda given, name: number(given, argument=name), _number_text)
 _POSITIVE: Final = Kind(
     lambda given, name: number(given, argument=name) or refuse(name, "a number above 0", given),
     _number_text,
 )
-_TOLERANCE: Final = Kind(_number_from(1, float("inf"), "at least 1"), _number_text)
+
 _SHARE: Final = Kind(_number_from(0, 1, "between 0 and 1"), _share_text)
 
 
@@ -292,7 +283,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "curve",
-        _CURVE,
+        Kind(_curve),
         "order of rows in a cube: hilbert (default), kd, zorder or linear",
         properties=(CURVE_PROPERTY,),
     ),
@@ -305,9 +296,10 @@ SETTINGS: Final = (
     Setting("budget", _SIZE, "overlap: rewrite at most this size"),
     Setting(
         "max_file_size",
-        _FILE_SIZE,
+        Kind(_file_size, is_size=True),
         "write one file for so much of the input; 1GiB",
-        properties=(MAX_FILE_SIZE_PROPERTY, TARGET_FILE_SIZE),
+        # The latter is of Databricks and delta-rs; Delta Spark keeps it and does nothing with it.
+        properties=(MAX_FILE_SIZE_PROPERTY, "delta.targetFileSize"),
     ),
     Setting(
         "zorder_by",
@@ -329,7 +321,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "tolerance",
-        _TOLERANCE,
+        Kind(_number_from(1, float("inf"), "at least 1"), _number_text),
         "overlap: rewrite only if queries for one value read more than this many times"
         " the bytes of a full rewrite; 1.27",
         properties=("liquidlog.tolerance",),
@@ -359,7 +351,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "compression",
-        _CODEC,
+        Kind(lambda given, name: parse_codec(_text(given, name)).value),
         "codec of the files: zstd (default), snappy, gzip, lz4_raw or uncompressed",
     ),
     Setting(
@@ -370,7 +362,7 @@ SETTINGS: Final = (
     ),
     Setting(
         TIME_ZONE,
-        _TIME_ZONE,
+        Kind(lambda given, name: zone_named(_text(given, name), name).key),
         "migrate: the zone of timestamps in partition values that name none; UTC",
         properties=("liquidlog.partitionTimeZone",),
     ),
@@ -382,7 +374,7 @@ SETTINGS: Final = (
     ),
     Setting(
         WEIGHTS,
-        _WEIGHTS,
+        Kind(lambda given, _: tuple(given), _weights_of),
         "how often queries ask for each clustering column, a=4,b=1",
         properties=(WEIGHTS_PROPERTY,),
     ),
@@ -394,7 +386,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "min_gain",
-        _NUMBER,
+        Kind(lambda given, name: number(given, argument=name), _number_text),
         "final: the least amount by which a round lowers the average depth; 0.1",
         stage=Stage.ROUNDS,
     ),
@@ -449,9 +441,7 @@ SETTINGS: Final = (
 )
 """All settings of a rewrite, the most used first."""
 
-WITH_OPTION: Final = (
-    *("full", "where", "strategy", "budget", "max_file_size", "zorder_by", "curve"),
-)
+WITH_OPTION: Final = ("full", "where", "strategy", "budget", "max_file_size", "zorder_by", "curve")
 """The settings of a plan that have an option of their own on the command line."""
 
 NOT_IN_FILES: Final = frozenset(
@@ -563,21 +553,16 @@ def parse_property(
     """Return the value of the field that one of BY_PROPERTY decides."""
     setting = BY_PROPERTY[name]
     value = setting.parsed(setting.kind.of_text(text))
-    match setting.name:
-        case "strategy":
-            check_known(STRATEGY, value, tuple(TAKES))
-        case "bloom_filter":
-            filtered_leaves(schema, value)
-        case "prefix":
-            _require_columns(schema, value)
-        case "weights":
-            _require_columns(schema, [path for path, _ in value])
-        case "zorder_by":
-            resolve_columns(
-                schema, value, configuration=configuration, partition_columns=(), limit=len(value)
-            )
-        case _:
-            pass
+    if setting.name == STRATEGY:
+        check_known(STRATEGY, value, tuple(TAKES))
+    elif setting.name == "bloom_filter":
+        filtered_leaves(schema, value)
+    elif setting.name == "prefix":
+        _require_columns(schema, value)
+    elif setting.name == WEIGHTS:
+        _require_columns(schema, [path for path, _ in value])
+    elif setting.name == "zorder_by":
+        resolve_columns(schema, value, configuration=configuration, limit=len(value))
     return value
 
 
@@ -604,12 +589,12 @@ def wrong_value(
 def wrong_values(snapshot: Snapshot) -> Mapping[str, str]:
     """Return what is wrong with a table's properties, by their names."""
     schema, texts = snapshot.schema, snapshot.metadata.configuration
-    found = {
-        name: wrong_value(name, texts[name], schema=schema, configuration=texts)
-        for name in BY_PROPERTY
-        if name in texts
-    }
-    return {name: problem for name, problem in found.items() if problem is not None}
+    found: dict[str, str] = {}
+    for name in (known for known in BY_PROPERTY if known in texts):
+        problem = wrong_value(name, texts[name], schema=schema, configuration=texts)
+        if problem is not None:
+            found[name] = problem
+    return found
 
 
 @contextmanager
@@ -640,9 +625,10 @@ def remembered(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any sett
 
 def remembered_among(snapshot: Snapshot, fields: Collection[str]) -> Mapping[str, Any]:
     """Return the fields that properties of a table decide, with their values."""
-    configuration = snapshot.metadata.configuration
-    found = (field for field in fields if deciding_property(configuration, field))
-    return {field: remembered(snapshot, field) for field in found}
+    texts = snapshot.metadata.configuration
+    return {
+        field: remembered(snapshot, field) for field in fields if deciding_property(texts, field)
+    }
 
 
 def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any setting's value
@@ -753,7 +739,7 @@ def require_effect(
     named: Collection[str],
     strategy: str,
     decided_by: Mapping[str, str],
-    is_partitioned: bool = False,
+    is_partitioned: bool,
 ) -> None:
     """Refuse settings that are `named` or not default, and have no effect with these columns."""
     taken = COMPACTION | ({"where"} if is_partitioned else set())
