@@ -30,7 +30,7 @@ from liquidlog.commit import system_clock
 from liquidlog.foresee.sample import Laid
 from liquidlog.foresee.verdict import opened_of_laid
 from liquidlog.log.loader import open_store
-from liquidlog.operations.advise import TableReaders, fitted_readers, read_workload, table_readers
+from liquidlog.operations.advise import TableReaders, read_workload, table_readers
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 
@@ -375,9 +375,7 @@ def laid_out(data: Data, readers: TableReaders, candidate: Candidate) -> Laid:
     )
     fitted = None
     if candidate.is_fitted:
-        fitted = fitted_readers(
-            readers.readers.workload, readers.halves.older, candidate.columns, readers.snapshot
-        )
+        fitted = readers.fitted_readers(readers.halves.older, candidate.columns)
     layout, _ = layout_of(
         replace(
             work,

@@ -67,7 +67,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
     unpartitioned,
 )
-from liquidlog.clustering.planner import plan
+from liquidlog.clustering.planner import plan, readers_of
 from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.commit import OpenedTable
 from liquidlog.definition.create import cluster_by_change
@@ -95,7 +95,7 @@ from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot, open_store, require_used
 from liquidlog.operations.writes import Derive, changed
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
-from liquidlog.predicates.conditions import column_path
+from liquidlog.predicates.conditions import column_path, referenced_leaves, referenced_paths_each
 from liquidlog.predicates.matching import Answers, answers, judged_each, parse_workload
 from liquidlog.predicates.workload import Recorded, Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, partition_values
@@ -112,9 +112,6 @@ from liquidlog.storage.addresses import (
 from liquidlog.storage.files import TableStore
 from liquidlog.workload.form import Imported, Query, Tables, grouped, redacted
 from liquidlog.workload.sources import SQL, found_in, open_table, statement_asked
-
-_NAMED: Final = 5
-"""The most tables that an error names."""
 
 
 def import_workload(
@@ -155,7 +152,7 @@ def _imported(
         return found
     if problem is not None and not found.other_tables:
         raise problem
-    others = sorted(found.other_tables)[:_NAMED]
+    others = sorted(found.other_tables)[:5]
     instead = [f"it has queries of {', '.join(others)}"] if others else []
     instead += [f"{one.reason}: {one.example}" for one in found.not_understood[:1]]
     raise UsageError("; ".join([f"{path} has no query of {table}", *instead]), where=path)
@@ -173,16 +170,9 @@ _PLACE: Final = re.compile(r"q([0-9]{1,4})")
 _STEPS: Final = 1000
 _ROWS: Final = 4096
 """Values made up from file bounds; one of them stands in for a constant."""
-_OF_ONE_VALUE: Final = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.In)
-
-_INSTEAD: Final = (
-    "import the workload without --redact where its constants may be seen, and make the plan or the"
-    " advice there"
-)
 
 
 def is_redacted(where: str) -> bool:
-    """Whether a condition may have redacted constants."""
     return _PLACEHOLDER.search(where) is not None
 
 
@@ -201,7 +191,13 @@ class StandIns:
             named = list(tree.find_all(exp.Placeholder))
             found = [self._stand_in(one) for one in named if is_redacted(f":{one.name}")]
         except (SqlglotError, RecursionError, _NothingStandsInError) as error:
-            return replace(redacted, problem=_problem(error))
+            why = str(error) if isinstance(error, _NothingStandsInError) else "it is not SQL"
+            problem = (
+                f"its constants were redacted, and no value can stand in for them: {why}; import"
+                " the workload without --redact where its constants may be seen, and make the plan"
+                " or the advice there"
+            )
+            return replace(redacted, problem=problem)
         for node, literal in found:
             literal.add_comments([f" :{node.name} "])
             node.replace(literal)
@@ -209,7 +205,7 @@ class StandIns:
 
     def _stand_in(self, node: exp.Placeholder) -> tuple[exp.Placeholder, exp.Expr]:
         place, parent, path = _PLACE.fullmatch(node.name), node.parent, None
-        if isinstance(parent, _OF_ONE_VALUE):
+        if isinstance(parent, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.In):
             other = parent.this if parent.this is not node else parent.expression
             path = column_path(other.unnest())
         if place is None or path is None:
@@ -217,20 +213,16 @@ class StandIns:
             raise _NothingStandsInError(
                 f"{condition} tells only the order of constants, not how many rows match"
             )
-        leaf = self._leaf(path)
+        schema = self.snapshot.schema
+        known = {leaf.logical: leaf for leaf in leaves(schema)}
+        leaf = find_column(schema, path) and known.get(resolve_path(schema, path)[0])
+        if not leaf:
+            raise _NothingStandsInError(f"the table has no column {quote_path(path)} of one value")
         values = self._sorted(leaf)
         if not len(values):
             raise _NothingStandsInError(f"no bounds of {quote_path(path)} can be used")
         number = min(int(place[1]), _STEPS) * (len(values) - 1) // _STEPS
         return node, sqlglot.parse_one(_literal(values[number].as_py(), leaf), dialect="spark")
-
-    def _leaf(self, path: Path) -> Leaf:
-        schema = self.snapshot.schema
-        known = {leaf.logical: leaf for leaf in leaves(schema)}
-        found = find_column(schema, path) and known.get(resolve_path(schema, path)[0])
-        if not found:
-            raise _NothingStandsInError(f"the table has no column {quote_path(path)} of one value")
-        return found
 
     def _sorted(self, leaf: Leaf) -> pa.Array:
         """Return values that the files of the table may have, sorted, without nulls."""
@@ -257,18 +249,6 @@ class _NothingStandsInError(Exception):
     """Nothing can stand in for a redacted constant; the message says why."""
 
 
-def _problem(error: Exception) -> str:
-    why = str(error) if isinstance(error, _NothingStandsInError) else "it is not SQL"
-    return f"its constants were redacted, and no value can stand in for them: {why}; {_INSTEAD}"
-
-
-_QUOTED: Final[Mapping[str, str]] = {
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "timestamp_ntz": "TIMESTAMP_NTZ",
-}
-
-
 def _literal(value: Any, leaf: Leaf) -> str:  # noqa: ANN401  a value of any column
     kind = str(getattr(leaf.data_type, "name", ""))
     match value:
@@ -276,7 +256,7 @@ def _literal(value: Any, leaf: Leaf) -> str:  # noqa: ANN401  a value of any col
             raise _NothingStandsInError(f"{quote_path(leaf.logical)} has no bounds")
         case dt.datetime():
             zone = "Z" if kind == "timestamp" else ""
-            return f"{_QUOTED[kind]} '{value.replace(tzinfo=None).isoformat(sep=' ')}{zone}'"
+            return f"{kind.upper()} '{value.replace(tzinfo=None).isoformat(sep=' ')}{zone}'"
         case dt.date():
             return f"DATE '{value.isoformat()}'"
         case Decimal():
@@ -400,7 +380,7 @@ def backtested(
         for number, one in enumerate(workload)
         if one.recorded is not None and one.recorded.bytes is not None
     ]
-    versions, unknown = _versions(store, snapshot, [workload[number] for number in seen])
+    versions = _versions(store, snapshot, [workload[number] for number in seen])
     past: dict[int, float] = {}
     for number, version in zip(seen, versions, strict=True):
         if version is not None and version != snapshot.version:
@@ -425,23 +405,20 @@ def backtested(
         predicted,
         np.array([one for one in observed if one is not None], np.float64),
         on_version=on_version,
-        notes=_notes([workload[number] for number in seen], on_version, unknown),
+        notes=_notes([workload[number] for number in seen], on_version, versions.count(None)),
     )
 
 
 def _versions(
     store: TableStore, snapshot: Snapshot, seen: Sequence[WeightedPredicate]
-) -> tuple[list[int | None], int]:
-    """Return the version at each scan's time, None where unknown, and how many are unknown."""
+) -> list[int | None]:
+    """Return the version at each scan's time, None where unknown."""
     found: list[int | None] = []
     known: dict[int, int | None] = {}
     for one in seen:
         time_ms = None if one.recorded is None else one.recorded.last_ms
-        if time_ms is None:
-            found.append(None)
-            continue
-        if time_ms >= snapshot.timestamp_ms:
-            found.append(snapshot.version)
+        if time_ms is None or time_ms >= snapshot.timestamp_ms:
+            found.append(None if time_ms is None else snapshot.version)
             continue
         minute = time_ms - time_ms % 60_000
         if minute not in known:
@@ -450,25 +427,20 @@ def _versions(
             except TimestampNotFoundError:
                 known[minute] = None
         found.append(known[minute])
-    return found, sum(one is None for one in found)
+    return found
 
 
 def _notes(seen: Sequence[WeightedPredicate], on_version: Floats, unknown: int) -> list[str]:
     notes = []
     left = int(len(on_version) - on_version.sum())
     if left:
-        why = (
-            "the log does not tell which files the table had then"
-            if unknown == left
-            else "the table has changed since"
-        )
+        why = "the table has changed since"
+        if unknown == left:
+            why = "the log does not tell which files the table had then"
         notes.append(
             f"{left} of {len(seen)} recorded queries are predicted on today's files: {why}"
         )
-    sources: Mapping[str, int] = {
-        one.recorded.source: 1 for one in seen if one.recorded is not None
-    }
-    if _IN_COLUMNS in sources:
+    if any(one.recorded is not None and one.recorded.source == _IN_COLUMNS for one in seen):
         notes.append(
             f"{_IN_COLUMNS} counts the bytes of the columns that were read, and predictions are of"
             " whole files: they are larger"
@@ -525,9 +497,6 @@ class NamedColumns:
 
 
 def _named(snapshot: Snapshot, readers: Answers) -> NamedColumns:
-    # The SQL parser takes a third of a command's start.
-    from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
-
     wheres = [one.where for one in readers.workload]
     named = referenced_paths_each(snapshot.schema, wheres)
     known = {leaf.logical for leaf in leaves(snapshot.schema)}
@@ -575,8 +544,17 @@ class TableReaders:
         return [one.where for one in self.readers.workload]
 
     def mean(self, values: Floats, weights: Floats) -> float:
-        """Return the weighted mean of a number per predicate."""
         return float(weights @ values) / float(weights.sum())
+
+    def fitted_readers(self, weights: Floats, columns: Sequence[Path]) -> FittedWorkload | None:
+        """Return the predicates with these weights on columns, None without any."""
+        weighted = tuple(
+            replace(one, weight=float(weight))
+            for one, weight in zip(self.readers.workload, weights, strict=True)
+            if weight > 0
+        )
+        found = readers_of(weighted, columns, self.snapshot.schema)
+        return found if found.has_queries else None
 
     def joined(self, max_file_bytes: int) -> Opened[Floats]:
         """Return what predicates would read if files were joined by size in partitions."""
@@ -626,29 +604,9 @@ class TableReaders:
             "asked_at": readers.asked_at(self.now_ms),
         }
 
-    def left_alone(self, reason: str, notes: tuple[str, ...]) -> Advice:
-        """Return the advice to leave the table alone, without a measured layout."""
-        return Advice(**self.fields(), reason=reason, notes=notes)
-
-
-def fitted_readers(
-    workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
-) -> FittedWorkload | None:
-    """Return the predicates with these weights on columns, None without any."""
-    from liquidlog.predicates.reduction import fitted_workload
-
-    weighted = tuple(
-        replace(one, weight=float(weight))
-        for one, weight in zip(workload, weights, strict=True)
-        if weight > 0
-    )
-    found = fitted_workload(weighted, columns, snapshot.schema)
-    return found if found.has_queries else None
-
 
 # The search for the best layout
 
-_CUBE_SIZES: Final = ("min_cube_bytes", "target_cube_bytes")
 _ANY_SIZE: Final = 1 << 40
 """Any maximum file size: the grouping of files does not depend on it."""
 
@@ -741,8 +699,7 @@ class LayoutSearch:
         self._sample = rows.samples[0]
         if rows.problem is not None:
             self._notes.append(f"rows are made up from statistics: {rows.problem}")
-        options = writer_options(snapshot, ())
-        self._prefix_chars = options.string_prefix_chars
+        self._prefix_chars = writer_options(snapshot, ()).string_prefix_chars
         self._layouts = self._layouts_of(self._sample)
         self._readers: dict[Candidate, FittedWorkload | None] = {}
 
@@ -796,12 +753,9 @@ class LayoutSearch:
 
     def _fitted_to(self, candidate: Candidate) -> FittedWorkload | None:
         if candidate not in self._readers:
-            self._readers[candidate] = self._fitted_by(self._base.halves.older, candidate)
+            older = self._base.halves.older
+            self._readers[candidate] = self._base.fitted_readers(older, candidate.columns)
         return self._readers[candidate]
-
-    def _fitted_by(self, weights: Floats, candidate: Candidate) -> FittedWorkload | None:
-        base = self._base
-        return fitted_readers(base.readers.workload, weights, candidate.columns, base.snapshot)
 
     def _held_back(self, found: OpenedBy) -> OpenedBy:
         """Measure fitted layouts by folds, the cheapest first; drop sure losers from `found`."""
@@ -822,7 +776,7 @@ class LayoutSearch:
     def _by_folds(self, candidate: Candidate, parts: Floats) -> Opened[Floats]:
         """Return what queries read if a candidate is fitted to all folds but the query's own."""
         older = self._base.halves.older
-        readers = [self._fitted_by(older - part, candidate) for part in parts]
+        readers = [self._base.fitted_readers(older - part, candidate.columns) for part in parts]
         read = self._measure([candidate] * len(parts), readers=readers)
         shares = np.divide(parts, older, out=np.zeros_like(parts), where=older > 0)
         return Opened(
@@ -928,10 +882,7 @@ class LayoutSearch:
         base, joined = self._base, self._joined(found, best)
         certain = self._certainty(best, found[best])
         newest, older = base.halves.newest, base.halves.older
-        cost_now, older_now = (
-            base.mean(base.now.seconds, newest),
-            base.mean(base.now.seconds, older),
-        )
+        cost_now, older_now = (base.mean(base.now.seconds, half) for half in (newest, older))
         partitions = base.snapshot.metadata.partition_columns
         cost_held = base.mean(held[best].seconds, older)
         gain = Gain(
@@ -943,8 +894,7 @@ class LayoutSearch:
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
             is_by_time=base.halves.by == BY_TIME,
         )
-        why_not = refusal(gain, min_gain=self._request.min_gain)
-        return _Judged(best, certain, joined, gain, why_not)
+        return _Judged(best, certain, joined, gain, refusal(gain, min_gain=self._request.min_gain))
 
     def _for_all_times(self, found: OpenedBy, held: OpenedBy) -> Candidate:
         """Return the best candidate for all queries; a fitted one knows only the older ones."""
@@ -1032,7 +982,7 @@ def _grouping(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
 ) -> Grouping:
     """Return the groups of OPTIMIZE FULL if the table were clustered by these columns."""
-    sizes = remembered_among(snapshot, _CUBE_SIZES)
+    sizes = remembered_among(snapshot, ("min_cube_bytes", "target_cube_bytes"))
     policy = ClusteringPolicy(full=True, max_file_bytes=_ANY_SIZE, **sizes)
     made = plan(clustered_by(snapshot, columns), policy, new_id=new_id)
     size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
@@ -1053,11 +1003,11 @@ def advised(
         readers = table_readers(opened.store, snapshot, criteria.workload, now_ms)
         columns, problems = _columns(snapshot, readers.named.paths, wanted.columns)
         problems = (*snapshot.notes, *problems)
-        if not snapshot.files.num_rows:
-            return readers.left_alone("the table has no files", notes=problems)
-        if not columns:
+        reason = None if snapshot.files.num_rows else "the table has no files"
+        if reason is None and not columns:
             reason = "no query asks for a column that a table can be clustered by"
-            return readers.left_alone(reason, notes=problems)
+        if reason is not None:
+            return Advice(**readers.fields(), reason=reason, notes=problems)
         new_id = opened.clock.new_id
         return LayoutSearch(readers, wanted, columns, new_id, problems, criteria.rows).advice()
     except LiquidlogError:

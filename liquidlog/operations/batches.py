@@ -10,7 +10,7 @@ deleted since have to be found.
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -306,15 +306,10 @@ class Reconciler:
         rows = [self._deleted_rows(one, state.inputs.get(one.file.path)) for one in news]
         proved, bytes_read = self._find(rows, state)
         outputs, runs = self._without(state, proved, claim, with_vectors=with_vectors)
-        inputs = {
-            one.file.path: _Input(
-                vector=vector_id(one.vector),
-                positions=np.union1d(
-                    its.already, _NONE if its.positions is None else its.positions
-                ),
-            )
-            for one, its in zip(news, rows, strict=True)
-        }
+        inputs = dict(state.inputs)
+        for one, its in zip(news, rows, strict=True):
+            found = _NONE if its.positions is None else its.positions
+            inputs[one.file.path] = _Input(vector_id(one.vector), np.union1d(its.already, found))
         before = state.reconciled
         versions = {version for one in stale.deleted for version in one.versions}
         reconciled = Reconciled(
@@ -331,10 +326,7 @@ class Reconciler:
         text = "group's outputs without %d rows that others deleted; %d bytes read for it"
         _log.info(text, reconciled.rows - before.rows, bytes_read)
         return GroupState(
-            outputs=outputs,
-            inputs={**state.inputs, **inputs},
-            runs=(*state.runs, *runs),
-            reconciled=reconciled,
+            outputs=outputs, inputs=inputs, runs=(*state.runs, *runs), reconciled=reconciled
         )
 
     def _require_same_history(self, state: GroupState, stale: Staleness) -> None:
@@ -383,12 +375,8 @@ class Reconciler:
     ) -> tuple[tuple[ProvedRows, ...], int]:
         limit_bytes, spent_bytes = self.limits.limit_bytes, state.reconciled.bytes_read
         outputs = [self._output(output) for output in state.outputs]
-        layout = FileLayout.of(self.plan)
-        ways: dict[str, Any] = {
-            "layout": layout,
-            "tasks": self.limits.tasks,
-            "storage": self.store.storage,
-        }
+        ways: dict[str, Any] = {"tasks": self.limits.tasks, "storage": self.store.storage}
+        ways["layout"] = FileLayout.of(self.plan)
         try:
             left_bytes = max(0, limit_bytes - spent_bytes)
             found = find_rows(rows, outputs, limit_bytes=left_bytes, **ways)
@@ -419,20 +407,17 @@ class Reconciler:
             for number, (output, rows) in enumerate(zip(state.outputs, proved, strict=True))
             if len(rows.positions) or (output.vector is not None and not with_vectors)
         ]
-        outputs = list(state.outputs)
         if not work:
             return state.outputs, ()
-        token = run_token(self.clock.new_id())
-        run = run_of(self.store, token, claim.run.directories)
+        written: dict[int, _Output] = {}
+        run = run_of(self.store, run_token(self.clock.new_id()), claim.run.directories)
         try:
             run.begin()
-            touched = []
             for number, output, rows in work:
-                outputs[number] = self._written(
+                written[number] = self._written(
                     run, output, rows, str(number), with_vectors=with_vectors
                 )
-                if outputs[number].has_rows:
-                    touched.append(outputs[number])
+            touched = _committed(written.values())
             finished = _finished(run, touched, claim, with_vectors=with_vectors)
         except ExecutorError as error:
             run.discard()
@@ -440,6 +425,7 @@ class Reconciler:
         except BaseException:
             run.discard()
             raise
+        outputs = (written.get(number, output) for number, output in enumerate(state.outputs))
         return tuple(outputs), (finished,)
 
     def _written(
@@ -476,7 +462,7 @@ class Reconciler:
         return CommitConflictError(self.plan.read_version, (conflict,))
 
 
-def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:
+def _committed(outputs: Iterable[_Output]) -> tuple[_Output, ...]:
     return tuple(output for output in outputs if output.has_rows)
 
 
@@ -510,8 +496,7 @@ class LandedGroups:
     """The committed groups of a plan, and all commits since the plan; each is read once."""
 
     def __init__(self, store: TableStore, plan: ClusteringPlan) -> None:
-        self._store = store
-        self._plan = plan
+        self._store, self._plan = store, plan
         self._forget()
 
     def _forget(self) -> None:
@@ -578,12 +563,8 @@ class ClaimedGroup:
 
 def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = True) -> ReadSet:
     """Return what the commit of groups depends on; `reconciled` allows others to delete rows."""
-    files = dict(
-        [
-            *(input_key(file) for group in groups for file in group.inputs),
-            *(((path, None), 0) for group in groups for path in group.kept.paths()),
-        ]
-    )
+    files = dict(input_key(file) for group in groups for file in group.inputs)
+    files |= {(path, None): 0 for group in groups for path in group.kept.paths()}
     return ReadSet(
         version=plan.read_version,
         files=frozenset() if reconciled else frozenset(files),
@@ -612,7 +593,7 @@ class _Attempt:
         self._stale: tuple[Staleness, ...] = ()
 
     def proposal(self) -> Proposal:
-        """Return the groups as a proposal that builds on the commits already read in this run."""
+        """Return a proposal that builds on the commits already read in this run."""
         planned = (one.planned for one in self._claimed)
         return Proposal(
             read_set=read_set_of(self._run.plan, *planned, reconciled=self._reconciles),
@@ -639,11 +620,10 @@ class _Attempt:
             return (*known, added)
         if known:
             return known
-        values_left_out: dict[str, None] = {}
+        left_out: dict[str, None] = {}
         for one, group in zip(stale, self._claimed, strict=True):
-            reasons = self._run.new_columns.reasons(group.planned, one.new_columns)
-            values_left_out |= dict.fromkeys(reasons)
-        return tuple(values_left_out)
+            left_out |= dict.fromkeys(self._run.new_columns.reasons(group.planned, one.new_columns))
+        return tuple(left_out)
 
     def _prepare(self, snapshot: Snapshot) -> None:
         refused: dict[int, Refusal] = {}
@@ -718,24 +698,17 @@ class BatchCommit:
     reconciled: ReconciledRows = field(default_factory=ReconciledRows)
 
 
-def commit_batch(
-    run: CommitRun, groups: Sequence[RewrittenGroup], *, dry_run: bool = False
-) -> BatchCommit:
-    """Commit finished groups of different ids; delete outputs that no commit can ever name."""
-    return _Batch(run, dry_run=dry_run).commit(groups)
-
-
-class _Batch:
-    """One call of commit_batch; `_states` has the reconciled rows so far, by group."""
+class Batch:
+    """Finished groups of different ids; `_states` has the reconciled rows so far, by group."""
 
     def __init__(self, run: CommitRun, *, dry_run: bool) -> None:
-        self._run = run
-        self._dry_run = dry_run
+        self._run, self._dry_run = run, dry_run
         self._skipped: list[int] = []
         self._refused: dict[int, Refusal] = {}
         self._states: dict[int, GroupState] = {}
 
     def commit(self, groups: Sequence[RewrittenGroup]) -> BatchCommit:
+        """Commit the groups; delete outputs that no commit can ever name."""
         run = self._run
         left = self._not_landed(self._claimed(groups))
         against = evidence_against(run.store, run.plan, [one.group for one in left])
@@ -792,9 +765,8 @@ class _Batch:
             if state is None:
                 whole.append(one.claim)
                 continue
-            for named, written in zip(
-                state.claims(one.claim), (one.claim, *state.runs), strict=True
-            ):
+            claims = zip(state.claims(one.claim), (one.claim, *state.runs), strict=True)
+            for named, written in claims:
                 (whole if named == written else partly).append(named)
         settle(whole)
         clear_runs(self._run.store, partly)
@@ -835,7 +807,13 @@ class _Batch:
         pending = self._not_landed(claimed)
         found: dict[int, Refusal | None] = dict.fromkeys((one.group_id for one in pending), error)
         if len(claimed) > 1 and not self._run.plan.is_migration:
-            alone = {one.group_id: self._error_alone(one) for one in pending}
+            alone: dict[int, Refusal | None] = {}
+            for one in pending:
+                attempt = _Attempt(self._run, [one], self._states, is_rehearsed=True)
+                try:
+                    rehearse(self._run.store, attempt.proposal())
+                except REFUSALS as because:
+                    alone[one.group_id] = because
             if len(pending) < len(claimed) or any(alone.values()):
                 found = alone
         refused = {group_id: because for group_id, because in found.items() if because}
@@ -859,14 +837,6 @@ class _Batch:
                 is_replaced = isinstance(because, TableReplacedError)
                 self._clear(one, is_lasting=lasts and not is_replaced)
         return [one for one in pending if one.group_id not in self._refused]
-
-    def _error_alone(self, claimed: ClaimedGroup) -> Refusal | None:
-        attempt = _Attempt(self._run, [claimed], self._states, is_rehearsed=True)
-        try:
-            rehearse(self._run.store, attempt.proposal())
-        except REFUSALS as error:
-            return error
-        return None
 
     def _clear(self, claimed: ClaimedGroup, *, is_lasting: bool) -> None:
         """Delete files that no commit can name; those of the executor only if `is_lasting`."""

@@ -1,7 +1,5 @@
 """OPTIMIZE: run the groups of a plan, watch them, commit them in batches, once or in rounds.
 
-Groups of a rewrite: watched while they run, committed in batches, kept in result documents.
-
 If another commit has made the commit of a group impossible for good, the rewrite of the group can
 stop. A conflict with a winning commit lasts, since the commit stays in the log; conflicts that
 newer commits could undo are left to the attempt to commit. A watch writes nothing; if it cannot
@@ -61,11 +59,11 @@ from liquidlog.foresee.verdict import Criteria
 from liquidlog.log.loader import list_log_from, newest_versions, open_store, read_file_changes
 from liquidlog.logs import Log
 from liquidlog.operations.batches import (
+    Batch,
     CommitRun,
     LandedGroups,
     ReconciledRows,
     Refusal,
-    commit_batch,
     read_set_of,
     reconcile_limits,
 )
@@ -113,6 +111,10 @@ INTERVAL_MS: Final = 60_000
 _LEAST_INTERVAL_MS: Final = 5_000
 """The same after a group ended; groups of a compaction can end every few ms."""
 _executors_log: Final = Log(EXECUTOR_GROUP)
+_UNWATCHED: Final = (
+    "warning: the log could not be read while groups are rewritten, so groups may be rewritten to"
+    " their end although other commits make their commit impossible; it is tried again: %s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,9 @@ def lasting_conflicts(
         return conflicts
     reconcilable = Reconcilable(course=winners.course, max_share=max_share)
     deleted = deleted_inputs(group, reconcilable)
-    too_many = excess(group, deleted, reconcilable)
     lasting = map(Outdated, lasting_reasons(group, deleted))
-    return (*conflicts, *lasting, *(() if too_many is None else (too_many,)))
+    too_many = excess(group, deleted, reconcilable)
+    return (*conflicts, *lasting, *([] if too_many is None else [too_many]))
 
 
 def lost_groups(
@@ -173,14 +175,11 @@ class GroupWatch:
     def __init__(
         self, store: TableStore, plan: ClusteringPlan, clock: Clock, max_share: float = 1.0
     ) -> None:
-        self._plan = plan
-        self._clock = clock
-        self._max_share = max_share
+        self._plan, self._clock, self._max_share = plan, clock, max_share
         self._landed = LandedGroups(store, plan)
         self._seen = self._landed.winners, self._landed.winners.version
         self._looked_ms: int | None = None
-        self._group_ended = False
-        self._has_warned = False
+        self._group_ended = self._has_warned = False
         self._looking = threading.Lock()
         self._lost: Mapping[int, Sequence[Conflict]] = {}
         self._reasons: Mapping[int, str] = {}
@@ -218,21 +217,14 @@ class GroupWatch:
             self._seen = winners, winners.version
         except Exception as error:  # noqa: BLE001  a watch must not end hours of work
             if not self._has_warned:
-                _warn_of_watch(error)
+                # Not a Python warning: a filter that makes warnings errors would end the rewrite.
+                why = error.message if isinstance(error, LiquidlogError) else f"{error!r}"
+                _executors_log.warning(_UNWATCHED, why)
             self._has_warned = True
             return
         self._reasons = {
             group_id: "; ".join(map(str, conflicts)) for group_id, conflicts in self._lost.items()
         }
-
-
-def _warn_of_watch(error: Exception) -> None:
-    # Not a Python warning: a filter that turns warnings into errors would end the rewrite.
-    _executors_log.warning(
-        "warning: the log could not be read while groups are rewritten, so groups may be rewritten"
-        " to their end although other commits make their commit impossible; it is tried again: %s",
-        error.message if isinstance(error, LiquidlogError) else f"{error!r}",
-    )
 
 
 def watch_for(opened: OpenedTable, plan: ClusteringPlan, max_share: float | None) -> GroupWatch:
@@ -371,8 +363,9 @@ def commit_groups(
     Waiting groups are committed at the end, also if `groups` raises an error or an interrupt, which
     is raised afterwards. With `keeps_results`, refused groups can be tried again.
     """
-    share, limit = settings.get("max_reconciled_share"), settings.get("reconcile_limit")
-    limits = reconcile_limits(share, limit, tasks)
+    limits = reconcile_limits(
+        settings.get("max_reconciled_share"), settings.get("reconcile_limit"), tasks
+    )
     run = CommitRun(opened, plan, limits, keeps_results=keeps_results)
     most = groups_per_commit(plan, settings)
     versions: dict[int, int] = {}
@@ -384,7 +377,7 @@ def commit_groups(
     rewritten = _rewritten(groups, watch, conflicts, failures)
     batches = _batches(rewritten, most, run.clock)
     for batch in [_first_of_each(rewritten)] if plan.is_migration else batches:
-        done = commit_batch(run, batch, dry_run=dry_run)
+        done = Batch(run, dry_run=dry_run).commit(batch)
         skipped.extend(done.skipped)
         for group_id, error in _refusals(plan, done.refused):
             if isinstance(error, CommitConflictError):
@@ -800,7 +793,7 @@ def require_rounds(strategy: str) -> None:
         )
 
 
-def average_depth(opened: OpenedTable, where: str | None = None) -> float | None:
+def average_depth(opened: OpenedTable, where: str | None) -> float | None:
     """Return the average depth of the files that `where` may match, None if not measured."""
     snapshot = opened.snapshot()
     least = remembered_if_right(snapshot, "min_cube_bytes")
@@ -808,10 +801,7 @@ def average_depth(opened: OpenedTable, where: str | None = None) -> float | None
 
 
 def depth_after_round(
-    opened: OpenedTable,
-    plan: ClusteringPlan,
-    depth: float | None,
-    min_gain: float = DEFAULT_MIN_GAIN,
+    opened: OpenedTable, plan: ClusteringPlan, depth: float | None, min_gain: float
 ) -> float | None:
     """Return the average depth predicted after a plan, None if it gains too little."""
     if not plan.groups or depth is None:
@@ -832,11 +822,11 @@ def optimize_in_rounds(
     make: Callable[[], ClusteringPlan],
     execute: Callable[[ClusteringPlan], Done],
     *,
-    min_gain: float = DEFAULT_MIN_GAIN,
-    first: ClusteringPlan | None = None,
+    min_gain: float,
+    first: ClusteringPlan,
 ) -> Iterator[Round[Done]]:
     """Yield each round once it is committed, until a round does not gain enough."""
-    plan = make() if first is None else first
+    plan = first
     require_rounds(plan.strategy)
     where = plan.policy.where
     depth = average_depth(opened, where)

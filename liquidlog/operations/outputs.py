@@ -76,7 +76,6 @@ from liquidlog.storage.objects import FileFacts
 _log: Final = Log(__name__)
 
 _PARALLEL_REQUESTS: Final = 16
-_HOUR_MS: Final = 3_600_000
 
 
 def table_directory(store: TableStore) -> str:
@@ -251,7 +250,7 @@ def max_age_ms(snapshot: Snapshot) -> int:
     """Return the age (ms) up to which outputs may be committed: half the deleted-file retention."""
     # An older output may be in the list of a running VACUUM.
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
-    return max(kept_ms // 2, _HOUR_MS)
+    return max(kept_ms // 2, 3_600_000)
 
 
 # Whether inputs have values in columns that the table got after the plan
@@ -300,11 +299,8 @@ class NewColumns:
             names = ", ".join(quote_path(column.logical) for column in columns)
             detail = f"it is not known whether the inputs have the new columns {names}"
             raise ResultMismatchError((detail, *unread))
-        return tuple(
-            _sentence(column, paths[column.physical])
-            for column in columns
-            if paths[column.physical]
-        )
+        there = ((column, paths[column.physical]) for column in columns)
+        return tuple(_sentence(column, files) for column, files in there if files)
 
 
 def _sentence(column: NewColumn, paths: list[str]) -> str:
@@ -503,12 +499,20 @@ def orphans(
 
 def _delete_runs(store: TableStore, strays: Sequence[_StrayRun], clock: Clock) -> tuple[str, ...]:
     """Delete the files that may go, and end their runs; return their paths."""
-    ended = {stray.run: _ended(stray) for stray in strays if stray.may_go}
-    withdrawn = [run.token for run, stage in ended.items() if stage is RunStage.WITHDRAWN]
+    ended: list[Run] = []
+    withdrawn: list[str] = []
+    for stray in (one for one in strays if one.may_go):
+        stage = stray.run.retire()
+        if stage is RunStage.FINISHED and stray.stage is RunStage.FINISHED:
+            stray.run.withdraw()
+            stage = RunStage.WITHDRAWN
+        if stage in {RunStage.RETIRED, RunStage.WITHDRAWN}:
+            ended.append(stray.run)
+        if stage is RunStage.WITHDRAWN:
+            withdrawn.append(stray.run.token)
     if withdrawn:
         _put_version(store, withdrawn, clock)
-    gone = [run for run, stage in ended.items() if stage is not None]
-    return delete_unnamed(store, gone) if gone else ()
+    return delete_unnamed(store, ended) if ended else ()
 
 
 def _stray_runs(
@@ -546,17 +550,11 @@ def _stray_run(
     elif last_ms > alive_since_ms:
         reason_to_keep = f"{who} may be running: it wrote at {iso_time(last_ms)}"
     reason = f"{who} {_REASONS[stage]}"
-    files = tuple(
-        LeftFile(
-            name,
-            fact,
-            reason,
-            "a version of the table names it" if name in named else reason_to_keep,
-            run.token,
-        )
-        for name, fact in sorted(there.items())
-    )
-    return _StrayRun(run, stage, files, may_go=reason_to_keep is None)
+    files = []
+    for name, fact in sorted(there.items()):
+        keep = "a version of the table names it" if name in named else reason_to_keep
+        files.append(LeftFile(name, fact, reason, keep, run.token))
+    return _StrayRun(run, stage, tuple(files), may_go=reason_to_keep is None)
 
 
 def _temporaries(store: TableStore, alive_since_ms: int) -> Iterator[LeftFile]:
@@ -573,14 +571,6 @@ def _temporaries(store: TableStore, alive_since_ms: int) -> Iterator[LeftFile]:
             if not store.permits(Maintenance.LOG_CLEANUP):
                 keep = f"the catalog does not permit {Maintenance.LOG_CLEANUP.value}"
         yield LeftFile(path, facts, reason, keep)
-
-
-def _ended(stray: _StrayRun) -> RunStage | None:
-    stage = stray.run.retire()
-    if stage is RunStage.FINISHED and stray.stage is RunStage.FINISHED:
-        stray.run.withdraw()
-        return RunStage.WITHDRAWN
-    return stage if stage in {RunStage.RETIRED, RunStage.WITHDRAWN} else None
 
 
 def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:
@@ -694,8 +684,7 @@ def vacuum(
         snapshot.metadata.configuration, retain_ms, allow_short=allow_short_retention
     )
     now_ms = clock.now_ms()
-    since_ms = now_ms - kept_ms
-    listed = _listed(store, snapshot)
+    since_ms, listed = now_ms - kept_ms, _listed(store, snapshot)
     files, kept = _unneeded(store, listed, since_ms)
     found = Vacuumed(kept_ms, files, kept, listed.directories)
     _log.info("%s: no version needs %d files", store.uri, len(files))
@@ -713,8 +702,8 @@ def vacuum(
     try:
         _require_one_time(store, started, now_ms)
         found = _deleted(store, found, since_ms, by_name=listed.odd > 0)
-        text = "%s: deleted %d of them in %d ms"
-        _log.info(text, store.uri, len(found.files), clock.now_ms() - now_ms)
+        duration_ms = clock.now_ms() - now_ms
+        _log.info("%s: deleted %d of them in %d ms", store.uri, len(found.files), duration_ms)
     except BaseException:
         with suppress(LiquidlogError):
             _put_note(store, _note(VACUUM_END, {"status": "FAILED"}, {}), clock)
@@ -807,7 +796,7 @@ def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
     fields = (find_column(snapshot.schema, (name,)) for name in names)
     columns = {*names, *(field.physical_name for field in fields if field is not None)}
     tables: set[str] = set()
-    entered = 0
+    entered = odd = 0
 
     def enter(directory: str) -> bool:
         nonlocal entered
@@ -819,7 +808,6 @@ def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
         return True
 
     files: dict[str, FileFacts] = {}
-    odd = 0
     for entry in tree(table_directory(store), enter, store.storage):
         if is_hidden(entry.path, ()):
             continue
