@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from operator import ne
-from typing import Any, Final, NamedTuple, Self
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from liquidlog.data.reader import DataFile, ParquetFile, find_columns, leaf_types
+from liquidlog.data.reader import Closing, DataFile, ParquetFile, find_columns, leaf_types
 from liquidlog.data.values import (
     CODES,
     by_first_use,
@@ -69,18 +70,14 @@ from liquidlog.spec.schema import (
 )
 from liquidlog.spec.text import Codec, json_scalar, parse_codec
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
-from liquidlog.storage.files import NewFile, create
+from liquidlog.storage.files import create
 
-_MICROSECONDS_PER_MILLISECOND: Final = 1000
-_FLOATS: Final = frozenset({"float", "double"})
 _MAX_ASCII: Final = "\x7f"
 _MAX_CODE_POINT: Final = "\U0010ffff"
 _LAST_IN_ONE_UNIT: Final = "\uffff"
-_EXPANSION: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(NamedTuple):
     """Smallest and largest value, in types that `_order` sorts as the table does.
 
     Integers, days and microseconds are int, strings are UTF-8, decimals Decimal, floats numpy's.
@@ -149,7 +146,7 @@ def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
     if isinstance(column.type, pa.DictionaryType):
         used = [chunk.dictionary.take(chunk.indices.unique()) for chunk in column.chunks]
         column = pa.chunked_array(used, column.type.value_type)
-    if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
+    if pa.types.is_floating(column.type):
         return _float_bounds(column)
     if column.type == pa.string():
         found = pc.min_max(column.cast(pa.binary()))
@@ -204,7 +201,7 @@ def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON
         case int(), PrimitiveType("date"):
             return _iso(np.datetime64(bound, "D"))
         case int(), PrimitiveType("timestamp" | "timestamp_ntz" as name):
-            moment = _iso(np.datetime64(bound // _MICROSECONDS_PER_MILLISECOND, "ms"))
+            moment = _iso(np.datetime64(bound // 1000, "ms"))
             return f"{moment}Z" if moment and name == "timestamp" else moment
         case _:
             return bound
@@ -233,7 +230,7 @@ def truncate_max(text: str, prefix_chars: int) -> str | None:
     end = _code_points(text, prefix_chars)
     while end < len(text) and text[end] == _MAX_CODE_POINT:
         end += 1
-    if _units(text[:end]) > _EXPANSION * prefix_chars:
+    if _units(text[:end]) > 2 * prefix_chars:
         return None
     if end == len(text):
         return text
@@ -359,10 +356,15 @@ def read_row_group_bounds(
     file: ParquetFile, *, schema: StructType, mapping: MappingMode, wanted: Sequence[Leaf]
 ) -> Bounds:
     """Return the bounds of the row groups of a file, a column for each leaf, where certain."""
-    groups = _row_groups(file)
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
     num_records = pa.array([group.num_rows for group in groups], pa.int64())
-    places = _places(file, schema, mapping, wanted)
-    columns = [_column(file, leaf, places.get(leaf.physical)) for leaf in wanted]
+    found = find_columns(file.schema, arrow_schema(schema, physical=True), mapping)
+    is_certain = next(found.problems(), None) is None
+    places = _leaves(file.schema) if is_certain else {}
+    columns = []
+    for leaf in wanted:
+        path = found.stored_path(leaf.physical)
+        columns.append(_column(file, leaf, places.get(path) if path else None))
     return Bounds(columns=tuple(columns), num_records=num_records)
 
 
@@ -371,30 +373,14 @@ class _Place(NamedTuple):
     stored: pa.DataType
 
 
-def _row_groups(file: ParquetFile) -> list[pq.RowGroupMetaData]:
-    return [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-
-
-def _places(
-    file: ParquetFile, schema: StructType, mapping: MappingMode, wanted: Sequence[Leaf]
-) -> dict[Path, _Place]:
-    """Return where leaves are in a file, by physical path, if that is certain."""
-    table = arrow_schema(schema, physical=True)
-    columns = find_columns(file.schema, table, mapping)
-    if any(True for _ in columns.problems()):
-        return {}
-    numbers = _leaves(file.schema)
-    stored = ((leaf, columns.stored_path(leaf.physical)) for leaf in wanted)
-    return {leaf.physical: numbers[path] for leaf, path in stored if path in numbers}
-
-
 def _leaves(schema: pa.Schema) -> dict[Path, _Place]:
     walked = enumerate(leaf_types(pa.struct(list(schema)), ()))
     return {path: _Place(number, kind) for number, (path, kind) in walked if path is not None}
 
 
 def _statistics(file: ParquetFile, number: int) -> list[pq.Statistics | None]:
-    chunks = (group.column(number) for group in _row_groups(file))
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    chunks = (group.column(number) for group in groups)
     return [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
 
 
@@ -415,21 +401,18 @@ def _column(file: ParquetFile, leaf: Leaf, place: _Place | None) -> ColumnBounds
 
 def _footer_ends(file: ParquetFile, leaf: Leaf, place: _Place) -> tuple[pa.Array, pa.Array]:
     """Return the smallest and the largest value of each row group by the footer."""
-    kind, found = bounds_type(leaf), _statistics(file, place.number)
-    if not (has_bounds(leaf.data_type) and _is_plain(place.stored, kind)):
+    kind, found, stored = bounds_type(leaf), _statistics(file, place.number), place.stored
+    is_plain = stored == kind
+    if pa.types.is_integer(stored) and pa.types.is_integer(kind):
+        is_plain = pa.types.is_signed_integer(stored) and stored.bit_width <= kind.bit_width
+    elif pa.types.is_large_string(stored) or pa.types.is_string_view(stored):
+        is_plain = pa.types.is_string(kind)
+    if not (has_bounds(leaf.data_type) and is_plain):
         return pa.nulls(len(found), kind), pa.nulls(len(found), kind)
     ends = [one if one is not None and one.has_min_max else None for one in found]
     low = [None if one is None else one.min_raw for one in ends]
     high = [None if one is None else one.max_raw for one in ends]
-    return _values(low, ends, place.stored, kind), _values(high, ends, place.stored, kind)
-
-
-def _is_plain(stored: pa.DataType, kind: pa.DataType) -> bool:
-    if pa.types.is_integer(stored) and pa.types.is_integer(kind):
-        return bool(pa.types.is_signed_integer(stored) and stored.bit_width <= kind.bit_width)
-    if pa.types.is_large_string(stored) or pa.types.is_string_view(stored):
-        return bool(pa.types.is_string(kind))
-    return bool(stored == kind)
+    return _values(low, ends, stored, kind), _values(high, ends, stored, kind)
 
 
 def _values(
@@ -727,7 +710,7 @@ _BUFFER_BYTES: Final = 1 << 20
 """Bytes gathered before a write: a call into Python for each page takes a tenth of the time."""
 
 
-class DataFileWriter:
+class DataFileWriter(Closing):
     """Context manager: writes slices of any size into one file; deletes it unless `finish` ran."""
 
     def __init__(
@@ -749,54 +732,88 @@ class DataFileWriter:
         parse_codec(options.compression)
         _require_possible(options.bloom_filters)
         self._statistics = StatisticsCollector(schema, options)
-        self._row_groups = _RowGroups(
-            self._schema, max_rows=options.row_group_rows or DEFAULT_ROW_GROUP_ROWS
-        )
-        self._num_rows = 0
+        self._light = _light_schema(self._schema)
+        self._max_rows = options.row_group_rows or DEFAULT_ROW_GROUP_ROWS
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self.pending_bytes = 0
+        """Bytes in memory of the rows that wait for their row group."""
+        self.num_rows = 0
         self._writer: pq.ParquetWriter | None = None
         self._file = create(path, storage)
-        self._buffer = pa.BufferedOutputStream(pa.PythonFile(_Kept(self._file), "w"), _BUFFER_BYTES)
+        # The file itself is finished or discarded later.
+        kept = SimpleNamespace(
+            closed=False, write=self._file.write, flush=lambda: None, close=lambda: None
+        )
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(kept, "w"), _BUFFER_BYTES)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._file.closed:
-            self.discard()
-
-    @property
-    def num_rows(self) -> int:
-        return self._num_rows + self._row_groups.pending_rows
+    def close(self) -> None:
+        if self._file.closed:
+            return
+        with suppress(OSError, pa.ArrowException):
+            if self._writer is not None:
+                self._writer.close()
+        with suppress(OSError, pa.ArrowException):
+            self._buffer.close()
+        self._file.discard()
 
     @property
     def written_bytes(self) -> int:
         """Bytes of the row groups written so far."""
         return int(self._buffer.tell())
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes in memory of the rows that wait for their row group."""
-        return self._row_groups.pending_bytes
-
     def write(self, table: pa.Table) -> None:
         """Append rows with physical names; strings may be dictionary-encoded."""
-        for rows in self._row_groups.add(table):
-            self._write_row_group(rows)
+        found, wanted = table.schema, self._schema
+        kinds = map(plain_type, found.types)
+        if found.names != wanted.names or any(map(ne, kinds, wanted.types)):
+            raise ValueError(f"expected columns {wanted}, found {found}")
+        table = _lightened(table, self._light)
+        row_bytes = max(1, table.nbytes // max(1, table.num_rows))
+        start = 0
+        while start < table.num_rows:
+            part = table.slice(start, self._room(row_bytes))
+            start += part.num_rows
+            self.num_rows += part.num_rows
+            self._pending.append(part)
+            self._pending_rows += part.num_rows
+            self.pending_bytes += part.num_rows * row_bytes
+            if self._room(row_bytes) == 0:
+                self.end_row_group()
+
+    def _room(self, row_bytes: int) -> int:
+        """Return how many rows of this width fit into the row group; at least one in all."""
+        fitting = (ROW_GROUP_BYTES - self.pending_bytes) // row_bytes
+        room = min(self._max_rows - self._pending_rows, fitting)
+        return max(room, 0 if self._pending_rows else 1)
 
     def end_row_group(self) -> None:
-        if self._row_groups.pending_rows:
-            self._write_row_group(self._row_groups.take())
+        if self._pending:
+            self._write_row_group(self._taken())
+
+    def _taken(self) -> pa.Table:
+        """Return the rows that wait for their row group, which wait no longer."""
+        fields = []
+        for position, child in enumerate(self._light):
+            common = common_type(table.schema.field(position).type for table in self._pending)
+            # Equal types may differ in field ids; only `self._light` has the table's.
+            encoded = isinstance(common, pa.DictionaryType)
+            kind = pa.dictionary(common.index_type, child.type) if encoded else child.type
+            fields.append(child.with_type(kind))
+        tables = [_matching(table, pa.schema(fields)) for table in self._pending]
+        self._pending, self._pending_rows, self.pending_bytes = [], 0, 0
+        found = map_dictionaries(concat(tables), by_first_use)
+        return map_dictionaries(found, partial(with_indices, kind=CODES))
 
     def finish(self, relative_path: str) -> WrittenFile:
         """Complete the file, make it durable and return its facts under the given path."""
-        if self._writer is None and self._row_groups.pending_rows:
-            whole, name = self._row_groups.take(), self._sorted_by
+        if self._writer is None and self._pending:
+            whole, name = self._taken(), self._sorted_by
             is_sorted = name is not None and _is_sorted(whole.column(name))
             self._write_row_group(whole, sorted_by=name if is_sorted else None)
         self.end_row_group()
-        writer = self._writer or _parquet_writer(
-            self._buffer, self._schema.empty_table(), self._options
-        )
+        empty = self._schema.empty_table()
+        writer = self._writer or _parquet_writer(self._buffer, empty, self._options)
         try:
             writer.close()
             self._buffer.flush()
@@ -807,17 +824,9 @@ class DataFileWriter:
             path=relative_path,
             size_bytes=facts.size_bytes,
             modification_time_ms=facts.modification_time_ms,
-            num_records=self._num_rows,
+            num_records=self.num_rows,
             stats=encode_stats(self._statistics.finish(), tight_bounds=self._options.tight_bounds),
         )
-
-    def discard(self) -> None:
-        with suppress(OSError, pa.ArrowException):
-            if self._writer is not None:
-                self._writer.close()
-        with suppress(OSError, pa.ArrowException):
-            self._buffer.close()
-        self._file.discard()
 
     def _write_row_group(self, table: pa.Table, *, sorted_by: str | None = None) -> None:
         self._statistics.add(table)
@@ -829,60 +838,6 @@ class DataFileWriter:
             self._writer.write_table(table, row_group_size=table.num_rows)
         except OSError as error:
             raise StorageError(self._path, f"cannot be written: {error}") from error
-        self._num_rows += table.num_rows
-
-
-class _Kept:
-    closed = False
-
-    def __init__(self, output: NewFile) -> None:
-        self.write = output.write
-
-    def flush(self) -> None:
-        """Do nothing: the output is finished by its owner."""
-
-    def close(self) -> None:
-        """Do nothing: the output is closed by its owner."""
-
-
-class _RowGroups:
-    """Gathers rows into row groups, one in memory at a time; mutable."""
-
-    def __init__(self, schema: pa.Schema, *, max_rows: int) -> None:
-        self._schema, self._light = schema, _light_schema(schema)
-        self._max_rows = max_rows
-        self._pending: list[pa.Table] = []
-        self.pending_bytes = 0
-        self.pending_rows = 0
-
-    def add(self, table: pa.Table) -> Iterator[pa.Table]:
-        found, wanted = table.schema, self._schema
-        kinds = map(plain_type, found.types)
-        if found.names != wanted.names or any(map(ne, kinds, wanted.types)):
-            raise ValueError(f"expected columns {wanted}, found {found}")
-        table = _lightened(table, self._light)
-        row_bytes = max(1, table.nbytes // max(1, table.num_rows))
-        start = 0
-        while start < table.num_rows:
-            part = table.slice(start, self._room(row_bytes))
-            start += part.num_rows
-            self._pending.append(part)
-            self.pending_rows += part.num_rows
-            self.pending_bytes += part.num_rows * row_bytes
-            if self._room(row_bytes) == 0:
-                yield self.take()
-
-    def take(self) -> pa.Table:
-        tables = _uniform(self._pending, self._light)
-        self._pending, self.pending_bytes, self.pending_rows = [], 0, 0
-        found = map_dictionaries(concat(tables), by_first_use)
-        return map_dictionaries(found, partial(with_indices, kind=CODES))
-
-    def _room(self, row_bytes: int) -> int:
-        """Return how many rows of this width fit; at least one in all."""
-        fitting = (ROW_GROUP_BYTES - self.pending_bytes) // row_bytes
-        room = min(self._max_rows - self.pending_rows, fitting)
-        return max(room, 0 if self.pending_rows else 1)
 
 
 def _is_sorted(column: pa.ChunkedArray) -> bool:
@@ -901,13 +856,12 @@ def _is_sorted(column: pa.ChunkedArray) -> bool:
 
 def _light_schema(wanted: pa.Schema) -> pa.Schema:
     """Return the schema with decimals in the bytes that Parquet gives them."""
-    fields = []
-    for child in wanted:
+    for position, child in enumerate(wanted):
         kind = child.type
         if pa.types.is_decimal128(kind) and kind.precision <= _MOST_DECIMAL64_DIGITS:
-            kind = pa.decimal64(kind.precision, kind.scale)
-        fields.append(child.with_type(kind))
-    return pa.schema(fields)
+            light = pa.decimal64(kind.precision, kind.scale)
+            wanted = wanted.set(position, child.with_type(light))
+    return wanted
 
 
 def _lightened(table: pa.Table, wanted: pa.Schema) -> pa.Table:
@@ -937,17 +891,6 @@ def _light_decimals(column: pa.ChunkedArray, kind: pa.Decimal64Type) -> pa.Chunk
                 raise
             chunks.append(pa.Array.from_buffers(kind, len(integers), integers.buffers()))
         return pa.chunked_array(chunks, kind)
-
-
-def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
-    fields = []
-    for position, child in enumerate(wanted):
-        common = common_type(table.schema.field(position).type for table in tables)
-        # Equal types may differ in field ids; only `wanted` has the table's.
-        encoded = isinstance(common, pa.DictionaryType)
-        kind = pa.dictionary(common.index_type, child.type) if encoded else child.type
-        fields.append(child.with_type(kind))
-    return [_matching(table, pa.schema(fields)) for table in tables]
 
 
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:

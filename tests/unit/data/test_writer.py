@@ -503,8 +503,8 @@ def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
     for asked in ((("long",),), ()):
         options = WriterOptions(indexed=(), bloom_filters=asked)
         if not asked:
-            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options).discard()
-            continue
+            with DataFileWriter(str(tmp_path / "f"), schema=schema, options=options):
+                continue
         with pytest.raises(UsageError, match="need a newer pyarrow than"):
             DataFileWriter(str(tmp_path / "f"), schema=schema, options=options)
     assert not [*tmp_path.iterdir()]
