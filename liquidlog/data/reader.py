@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from liquidlog.data.runs import Run
 from liquidlog.data.values import (
@@ -130,6 +131,7 @@ class ParquetFile(Closing):
         self._stored = stored or StoredFile(path, storage, size_bytes=size_bytes)
         with self.refusing():
             self._parquet = _open(self._stored, dictionaries=dictionaries)
+            self.metadata: pq.FileMetaData = self._parquet.metadata
             self.schema, self._has_int96 = _found_schema(self._parquet)
             written = self.metadata.metadata or {}
             self.calendars = Calendars.of(written)
@@ -142,34 +144,29 @@ class ParquetFile(Closing):
             if parquet is not None:
                 parquet.close(force=True)
 
-    def with_dictionaries(self, names: frozenset[str]) -> Self:
-        """Return the file opened again with these columns encoded; this one is closed."""
-        self.close()
-        return type(self)(self.path, dictionaries=names, stored=self._stored)
-
-    @property
-    def metadata(self) -> pq.FileMetaData:
-        return self._parquet.metadata
-
     def refusal_of_old(self, meant: pa.DataType) -> str | None:
         """Return why old dates or timestamps of the table's type `meant` are refused, else None."""
         if pa.types.is_date(meant):
             return self.calendars.refusal_of_old(Stored.DATE)
         return self.calendars.refusal_of_old(Stored.INT96 if self._has_int96 else Stored.INT64)
 
-    def dictionary_candidates(self, wanted: pa.Schema) -> frozenset[str]:
-        """Return the top-level string columns that the file keeps in small dictionaries."""
+    def with_dictionaries(self, wanted: pa.Schema) -> Self:
+        """Return the file with its top-level strings in small dictionaries encoded; close this."""
         bits: dict[str, float] = {}
         for group in range(self.metadata.num_row_groups):
             for index in range(self.metadata.num_columns):
                 chunk = self.metadata.row_group(group).column(index)
                 found = _bits_per_value(chunk) if chunk.has_dictionary_page else float("inf")
                 bits[chunk.path_in_schema] = max(found, bits.get(chunk.path_in_schema, 0))
-        return frozenset(
+        names = frozenset(
             child.name
             for child in wanted
             if child.type == pa.string() and bits.get(child.name, float("inf")) <= _DICTIONARY_BITS
         )
+        if not names:
+            return self
+        self.close()
+        return type(self)(self.path, dictionaries=names, stored=self._stored)
 
     def row_group_stored_bytes(self, row_group: int) -> dict[str, int]:
         """Return the stored bytes of each top-level column in one row group, in file order."""
@@ -208,14 +205,10 @@ class ParquetFile(Closing):
         with self.refusing():
             table = _read(self._parquet, groups, names)
             if table.num_rows != rows:
-                raise DataFileError(
-                    self.path, f"has {table.num_rows} rows where its footer says {rows}"
-                )
-            if self._nanoseconds is not None:
-                nanoseconds = _read(self._nanoseconds, groups, names)
-                if _has_nanoseconds(table, nanoseconds):
-                    raise DataFileError(self.path, "holds timestamps with nanoseconds")
-        return self._in_todays_calendar(table)
+                detail = f"has {table.num_rows} rows where its footer says {rows}"
+                raise DataFileError(self.path, detail)
+            nanoseconds = self._nanoseconds and _read(self._nanoseconds, groups, names)
+        return self._exact(table, nanoseconds)
 
     def read_in_parts(
         self, row_group: int, columns: Sequence[str] | None, *, max_rows: int
@@ -237,19 +230,19 @@ class ParquetFile(Closing):
                 stack.callback(parquet.close, force=True)
                 readers.append(parquet)
             options = {"batch_size": max_rows, "row_groups": [row_group], "columns": names}
-            for batches in zip(
-                *(reader.iter_batches(**options) for reader in readers), strict=True
-            ):
+            batches_read = (reader.iter_batches(**options) for reader in readers)
+            for batches in zip(*batches_read, strict=True):
                 part, *nanoseconds = (pa.Table.from_batches([batch]) for batch in batches)
                 rows += part.num_rows
-                if nanoseconds and _has_nanoseconds(part, nanoseconds[0]):
-                    raise DataFileError(self.path, "holds timestamps with nanoseconds")
-                yield self._in_todays_calendar(part)
+                yield self._exact(part, *nanoseconds)
         expected = self.metadata.row_group(row_group).num_rows
         if rows != expected:
             raise DataFileError(self.path, f"has {rows} rows where its footer says {expected}")
 
-    def _in_todays_calendar(self, table: pa.Table) -> pa.Table:
+    def _exact(self, table: pa.Table, nanoseconds: pa.Table | None = None) -> pa.Table:
+        """Return the rows in today's calendar; refuse timestamps with nanoseconds."""
+        if nanoseconds is not None and _has_nanoseconds(table, nanoseconds):
+            raise DataFileError(self.path, "holds timestamps with nanoseconds")
         if self.calendars.are_todays:
             return table
         columns = []
@@ -443,6 +436,9 @@ class DataFile(Closing):
         """Use `open`; this does not check anything."""
         self.path, self.parquet = file.path, file
         self.schema = wanted
+        self.num_rows = int(file.metadata.num_rows)
+        """Physical rows of the file."""
+        self.num_row_groups = int(file.metadata.num_row_groups)
         self._columns = columns
 
     @classmethod
@@ -481,21 +477,11 @@ class DataFile(Closing):
         if dictionary:
             stored = ((child, own.stored_path((child.name,))) for child in wanted)
             names = [child.with_name(path[0]) for child, path in stored if path]
-            dictionaries = file.dictionary_candidates(pa.schema(names))
-            file = file.with_dictionaries(dictionaries) if dictionaries else file
+            file = file.with_dictionaries(pa.schema(names))
         return cls(file, wanted, own)
 
     def close(self) -> None:
         self.parquet.close()
-
-    @property
-    def num_rows(self) -> int:
-        """Physical rows of the file."""
-        return int(self.parquet.metadata.num_rows)
-
-    @property
-    def num_row_groups(self) -> int:
-        return int(self.parquet.metadata.num_row_groups)
 
     def row_group_rows(self, index: int) -> int:
         return int(self.parquet.metadata.row_group(index).num_rows)
@@ -597,9 +583,8 @@ class DataFile(Closing):
         try:
             return convert_chunks(column, wanted)
         except pa.ArrowInvalid as error:
-            raise DataFileError(
-                self.path, f"column {quote_path(path)} cannot be kept exactly: {error}"
-            ) from error
+            detail = f"column {quote_path(path)} cannot be kept exactly: {error}"
+            raise DataFileError(self.path, detail) from error
 
 
 def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency: Leniency) -> None:
@@ -821,6 +806,8 @@ class LogicalFile(Closing):
         self._starts = [0, *accumulate(file.row_group_rows(group) for group in groups)]
         edges = np.searchsorted(deleted, np.array(self._starts, np.uint64))
         self._edges: list[int] = edges.tolist()
+        self.num_rows = self._starts[-1] - len(deleted)
+        """Live rows of the file."""
 
     @classmethod
     def open(
@@ -862,11 +849,6 @@ class LogicalFile(Closing):
 
     def close(self) -> None:
         self.file.close()
-
-    @property
-    def num_rows(self) -> int:
-        """Live rows of the file."""
-        return self._starts[-1] - len(self._deleted)
 
     def row_group_rows(self, index: int) -> int:
         """Return the live rows of one row group."""
@@ -1004,9 +986,8 @@ def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
 
 def _check_input(file: DataFile, source: InputFile, row_tracking: RowTracking | None) -> None:
     if source.num_records is not None and source.num_records != file.num_rows:
-        raise DataFileError(
-            file.path, f"has {file.num_rows} rows where the log says {source.num_records}"
-        )
+        detail = f"has {file.num_rows} rows where the log says {source.num_records}"
+        raise DataFileError(file.path, detail)
     if row_tracking is None or not row_tracking.preserved:
         return
     if source.base_row_id is None or source.default_row_commit_version is None:
@@ -1044,42 +1025,32 @@ class TableRows:
         """Return the reader of a plan's files."""
         schema = without_void(parse_schema(plan.schema_string, where="the plan"))
         known = {one.name: one for one in schema.fields}
+        fields = tuple(known[name] for name in columns)
+        constants = [one for one in fields if one.physical_name in plan.partition_columns]
         layout = DataLayout(
-            schema=data_schema(schema, plan.partition_columns),
+            schema=StructType((*data_schema(schema, plan.partition_columns).fields, *constants)),
             mapping=plan.mapping_mode,
             row_tracking=plan.row_tracking,
             partition_columns=plan.partition_columns,
+            constant_columns=tuple(one.physical_name for one in constants),
         )
-        fields = tuple(known[name] for name in columns)
         return cls(layout=layout, fields=fields, storage=storage, max_bytes=max_bytes)
 
     def read(self, part: FilePart) -> Iterator[pa.Table]:
         """Yield the live rows of a part of a file, columns in the types of `arrow_schema`."""
-        stored = [
-            one for one in self.fields if one.physical_name not in self.layout.partition_columns
-        ]
-        try:
-            known = {
-                one.name: typed_value(part.values[one.physical_name], one)
-                for one in self.fields
-                if one not in stored
-            }
-        except ValueError as error:
-            raise DataFileError(part.located.path, str(error)) from error
-        with LogicalFile.open(part.located, self.layout, storage=self.storage) as file:
+        values = {name: part.values[name] for name in self.layout.constant_columns}
+        source = structs.replace(part.located.file, partition_values=values)
+        located = part.located._replace(file=source)
+        types = [arrow_type(one.data_type) for one in self.fields]
+        with LogicalFile.open(located, self.layout, storage=self.storage) as file:
             for group in part.row_groups(file.file.num_row_groups):
-                if not stored:
-                    yield self._table({}, known, file.row_group_rows(group))
-                    continue
-                for rows in self._read(file, group, stored):
-                    found = dict(zip((one.name for one in stored), rows.columns, strict=True))
-                    yield self._table(found, known, len(rows))
-                    del rows, found  # before the next ones are read
+                for rows in self._read(file, group):
+                    columns = list(map(with_names_of, rows.columns, types))
+                    yield pa.table(columns, names=[one.name for one in self.fields])
+                    del rows, columns  # before the next ones are read
 
-    def _read(
-        self, file: LogicalFile, group: int, stored: Sequence[StructField]
-    ) -> Iterator[pa.Table]:
-        paths = [(one.physical_name,) for one in stored]
+    def _read(self, file: LogicalFile, group: int) -> Iterator[pa.Table]:
+        paths = [(one.physical_name,) for one in self.fields]
         rows = file.row_group_physical_rows(group)
         memory_bytes = file.file.row_group_memory_bytes(group)
         if memory_bytes <= self.max_bytes:
@@ -1087,14 +1058,3 @@ class TableRows:
             return
         max_rows = max(1, rows * self.max_bytes // memory_bytes)
         yield from file.read_in_parts(paths, group, max_rows=max_rows)
-
-    def _table(
-        self, stored: dict[str, pa.ChunkedArray], known: dict[str, pa.Scalar], rows: int
-    ) -> pa.Table:
-        columns = [
-            pa.chunked_array([pa.repeat(known[one.name], rows)])
-            if one.name in known
-            else with_names_of(stored[one.name], arrow_type(one.data_type))
-            for one in self.fields
-        ]
-        return pa.table(columns, names=[one.name for one in self.fields])
