@@ -27,8 +27,7 @@ from queue import SimpleQueue
 from signal import Signals
 from socket import socketpair
 from threading import Lock, Thread, Timer
-from types import FrameType
-from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +44,7 @@ from liquidlog.rewriting.source import (
     GroupWork,
     Split,
     can_read,
+    on_one_line,
     prepare_process,
 )
 from liquidlog.spec.text import render_size
@@ -70,7 +70,8 @@ class WorkerAnswer(NamedTuple):
 def serve(connection: "Connection[Any, Any]") -> None:
     """Answer requests until the other side closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
-    signal.signal(signal.SIGTERM, _end)
+    # Whatever runs deletes the file that it is writing.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
     Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     prepare_process(runs_only_tasks=True)
     while True:
@@ -86,19 +87,13 @@ def answered(content: bytes) -> bytes:
         begin_attempt(attempt)
         answer = WorkerAnswer(function(*arguments))
     except LiquidlogError as error:
-        answer = WorkerAnswer(failure="; ".join(str(error).splitlines()), may_pass=may_pass(error))
+        answer = WorkerAnswer(failure=on_one_line(error), may_pass=may_pass(error))
     except MemoryError:  # Arrow's error is one, too
         answer = WorkerAnswer(failure=_OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001  the parent says what failed
-        said = "; ".join(str(error).splitlines())
-        answer = WorkerAnswer(
-            failure=f"{type(error).__name__}: {said}" if said else type(error).__name__
-        )
+        said, name = "; ".join(str(error).splitlines()), type(error).__name__
+        answer = WorkerAnswer(failure=f"{name}: {said}" if said else name)
     return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-
-
-def _end(_: int, __: FrameType | None) -> NoReturn:
-    sys.exit(_ENDED)  # whatever runs deletes the file that it is writing
 
 
 def _end_with(parent: int) -> None:
@@ -150,10 +145,6 @@ class Worker:
         self._connection: Connection[Any, Any] = Connection(ours.detach())
         self._connection.send(sys.path)
         self.is_stopped = False
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def call(self, request: bytes) -> Any:  # noqa: ANN401  whatever the function returns
         """Return the result of a pickled request; if the process ended, the worker is stopped."""

@@ -74,6 +74,7 @@ from liquidlog.rewriting.source import (
     Survey,
     WritingWork,
     new_token,
+    on_one_line,
     read_splits,
     rows_to_sample,
     split_file,
@@ -157,18 +158,14 @@ def compact_share(common: GroupWork, assignment: Assignment[Share]) -> TaskFacts
 def _compact(work: GroupWork, share: Share) -> TaskFacts:
     proofs = TaskProofs()
     with proofs.whole.running(), OutputFile(work, share.number, proof=proofs.written) as output:
-        for table in proofs.reading.each(_share_rows(work, share)):
-            proofs.read.add(table)
-            output.write(table)
+        for table, ordinal in proofs.reading.each(read_splits(work, _share_splits(share))):
+            # Parts of a large row group may lie outside.
+            skipped = min(max(share.start - ordinal, 0), len(table))
+            rows = table.slice(skipped, max(share.stop - ordinal - skipped, 0))
+            proofs.read.add(rows)
+            output.write(rows)
         file = output.finish()
     return proofs.facts([file])
-
-
-def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
-    for table, ordinal in read_splits(work, _share_splits(share)):
-        # Parts of a large row group may lie outside.
-        skipped = min(max(share.start - ordinal, 0), len(table))
-        yield table.slice(skipped, max(share.stop - ordinal - skipped, 0))
 
 
 def _share_splits(share: Share) -> Iterator[Split]:
@@ -284,7 +281,7 @@ class Engine(ABC):
         return nullcontext()
 
     def reason_of(self, error: Exception) -> str:
-        return "; ".join(str(error).splitlines()) or type(error).__name__
+        return on_one_line(error)
 
     def require_running(self) -> None:  # noqa: B027  most engines can continue
         """Refuse to continue if no other group could be rewritten either."""

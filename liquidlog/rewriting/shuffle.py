@@ -28,7 +28,6 @@ from liquidlog.curve.curves import (
     Ordinals,
     RowOrder,
     equal_cuts,
-    ordinals_from,
     refine_cuts,
     sort_rows,
     stable_order,
@@ -38,7 +37,6 @@ from liquidlog.data.values import (
     compacted,
     concat,
     decode_table,
-    encode_table,
     map_dictionaries,
     narrowed,
     widened,
@@ -112,7 +110,6 @@ def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
 
 def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
     """Return the layout of a group whose curve is not None."""
-    assert work.curve is not None  # noqa: S101  compaction has no layout
     columns = [
         pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])
         for j in range(len(work.columns))
@@ -121,9 +118,7 @@ def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
         survey.rows + np.uint64(first)
         for survey, first in zip(surveys, first_ordinals(surveys), strict=True)
     ]
-    measured = [
-        survey.row_bytes * (survey.num_rows / max(len(survey.rows), 1)) for survey in surveys
-    ]
+    measured = [one.row_bytes * (one.num_rows / max(len(one.rows), 1)) for one in surveys]
     layout, sample = _even_layout(work, columns, np.concatenate(ordinals), np.concatenate(measured))
     work = replace(work, outputs=layout.outputs)
     slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
@@ -254,7 +249,10 @@ def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) ->
     options = _IPC_OPTIONS if compact is rows else _TEXT_IPC_OPTIONS
     step = max(1, len(rows) * _PIECE_BYTES // max(compact.nbytes, 1))
     for start in range(0, len(rows), step):
-        payload = encode_table(compact.slice(start, step), options)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, compact.schema, options=options) as stream:
+            stream.write_table(compact.slice(start, step))
+        payload = sink.getvalue()
         if len(payload) > _MAX_PAYLOAD_BYTES:
             raise ExecutorError(
                 f"{step} rows take {len(payload)} bytes compressed, expected at most"
@@ -354,18 +352,16 @@ class MapSide:
     def _read(self, read: Reading, proof: Proof) -> Iterator[Piece]:
         for table, first in read():
             proof.add(table)
-            parts = self._parts(table, first)
-            del table  # it need not stay while its rows are sent and the next ones are read
+            keyed, slices = keyed_rows(self.work, self.layout, table, first)
+            if self.route.in_two_steps:
+                keyed = keyed.append_column(SLICE_COLUMN, pa.array(slices))
+            together = self.route.slices_per_task if self.route.in_two_steps else 1
+            parts = slice_rows(keyed, slices, together=together)
+            # They need not stay while rows are sent and the next ones are read.
+            del table, keyed, slices
             for number, start, rows in parts:
                 target = self.targets[number // self.route.slices_per_task]
                 yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
-
-    def _parts(self, table: pa.Table, first: int) -> Iterator["SliceRows"]:
-        keyed, slices = keyed_rows(self.work, self.layout, table, first)
-        if not self.route.in_two_steps:
-            return slice_rows(keyed, slices)
-        numbered = keyed.append_column(SLICE_COLUMN, pa.array(slices))
-        return slice_rows(numbered, slices, together=self.route.slices_per_task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,7 +490,8 @@ def keyed_rows(
     """Return rows with their keys as last column, and their slices, (n,)."""
     keys = layout.keys_of([leaf_column(table, path) for path in work.columns])
     keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type))
-    return keyed, layout.cuts.parts_of(keys, ordinals_from(first, len(table)))
+    ordinals = np.arange(first, first + len(table), dtype=np.uint64)
+    return keyed, layout.cuts.parts_of(keys, ordinals)
 
 
 def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 
 import msgspec
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.data.reader import DataFile
+from liquidlog.data.reader import Closing, DataFile
 from liquidlog.data.runs import Origin, Run
 from liquidlog.data.values import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.writer import DataFileWriter
@@ -27,6 +27,7 @@ from liquidlog.rewriting.source import (
     ExecutorOptions,
     Survey,
     WritingWork,
+    on_one_line,
     split_by_partition,
 )
 from liquidlog.spec.arrow import PartitionTexts, output_directory, typed_value
@@ -98,9 +99,8 @@ class TaskFacts(Document, frozen=True, kw_only=True):
         assert self.read is not None  # noqa: S101  there are both without a failure
         assert self.written is not None  # noqa: S101
         if self.read != self.written:
-            raise ExecutorError(
-                f"rows changed on the way: read {self.read}, written {self.written}"
-            )
+            reason = f"rows changed on the way: read {self.read}, written {self.written}"
+            raise ExecutorError(reason)
         return self.read, self.written
 
 
@@ -149,7 +149,7 @@ class TaskProofs:
         )
 
 
-class OutputFile:
+class OutputFile(Closing):
     """Context manager that writes one data file; deletes it unless `finish` succeeded.
 
     The proof covers the rows read back or, without `read_back`, the rows passed to `write`. The
@@ -166,13 +166,19 @@ class OutputFile:
         self._writer: DataFileWriter | None = None
         self._finished = False
 
-    def __enter__(self) -> Self:
-        return self
-
     def write(self, table: pa.Table) -> None:
         if len(table) == 0:
             return
-        self._writer = self._writer or self._opened()
+        if self._writer is None:
+            work, columns = self._work, self._work.columns
+            is_exact = work.curve is Curve.LINEAR and len(columns) == 1
+            self._writer = DataFileWriter(
+                self._path,
+                schema=work.schema,
+                options=work.writer_options,
+                sorted_by=columns[0][0] if is_exact and len(columns[0]) == 1 else None,
+                storage=work.storage,
+            )
         if not self._work.read_back:
             self._proof.add(table)
         self._writer.write(table)
@@ -200,43 +206,27 @@ class OutputFile:
         if self._writer is None:
             return None
         written = self._writer.finish(self._name)
-        self._writer.__exit__()
-        if self._work.read_back:
-            self._prove_what_is_there()
+        self._writer.close()
+        work = self._work
+        if work.read_back:
+            with DataFile.open(
+                self._path,
+                schema=work.schema,
+                mapping=work.mapping_mode,
+                dictionary=True,
+                storage=work.storage,
+            ) as file:
+                for rows in self._proof.timer.each(file.parts(max_bytes=_PROVED_BYTES)):
+                    self._proof.add(rows)
         if self._run.has_ended():
             raise ExecutorError(_ENDED)
         self._finished = True
         return written
 
-    def _opened(self) -> DataFileWriter:
-        columns = self._work.columns
-        is_exact = self._work.curve is Curve.LINEAR and len(columns) == 1
-        return DataFileWriter(
-            self._path,
-            schema=self._work.schema,
-            options=self._work.writer_options,
-            sorted_by=columns[0][0] if is_exact and len(columns[0]) == 1 else None,
-            storage=self._work.storage,
-        )
-
-    def _prove_what_is_there(self) -> None:
-        with DataFile.open(
-            self._path,
-            schema=self._work.schema,
-            mapping=self._work.mapping_mode,
-            dictionary=True,
-            storage=self._work.storage,
-        ) as file:
-            for rows in self._proof.timer.each(file.parts(max_bytes=_PROVED_BYTES)):
-                self._proof.add(rows)
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
-
-    def discard(self) -> None:
+    def close(self) -> None:
         if self._writer is not None and not self._finished:
             with suppress(Exception):
-                self._writer.__exit__()
+                self._writer.close()
             with suppress(LiquidlogError):
                 delete_file(self._path, self._work.storage)
 
@@ -277,7 +267,7 @@ def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     """
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
-    reason = "; ".join(str(error).splitlines())
+    reason = on_one_line(error)
     if isinstance(error, SchemaMismatchError):
         reason = f"the rows do not fit the table: {'; '.join(error.problems)}"
     if work.storage.expiring and is_denied(error):
@@ -453,7 +443,7 @@ class _PartProof(Proof):
         self._whole.add(self._parting.proved(table, self._values))
 
 
-class ArrivingFiles:
+class ArrivingFiles(Closing):
     """Context manager: writes files of arriving rows; deletes unfinished ones."""
 
     def __init__(
@@ -483,12 +473,9 @@ class ArrivingFiles:
         self._outputs: list[WrittenFile] = []
         self._partitions: dict[str, PartitionTexts] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         for file, _ in self._open.values():
-            file.discard()
+            file.close()
 
     def arrived(self, tables: Iterable[pa.Table]) -> None:
         with self._proofs.whole.running():

@@ -112,20 +112,20 @@ def storage_problem(
     except FileNotFoundError:
         return f"{CANNOT_READ} {file}: it does not exist there"
     except (OSError, LiquidlogError) as error:
-        return f"{CANNOT_READ} {file}: {_line(error)}"
+        return f"{CANNOT_READ} {file}: {on_one_line(error)}"
     probe = Run(directory, token, storage)
     try:
         probe.begin()
     except LiquidlogError as error:
-        return f"cannot create files in {directory}: {_line(error)}"
+        return f"cannot create files in {directory}: {on_one_line(error)}"
     try:
         probe.forget()
     except LiquidlogError as error:
-        return f"cannot delete files in {directory}: {_line(error)}"
+        return f"cannot delete files in {directory}: {on_one_line(error)}"
     return None
 
 
-def _line(error: BaseException) -> str:
+def on_one_line(error: BaseException) -> str:
     return "; ".join(str(error).splitlines()) or type(error).__name__
 
 
@@ -753,24 +753,20 @@ def _conformed(
                 problems.extend(_value_problems(chunk, child, (child.name,)))
                 problems.extend(too_long(chunk, limit, (child.name,)))
         if problems:
-            raise SchemaMismatchError(
-                where, render_schema(schema), _rendered(data.schema), tuple(dict.fromkeys(problems))
-            )
+            found_schema, distinct = _rendered(data.schema), tuple(dict.fromkeys(problems))
+            raise SchemaMismatchError(where, render_schema(schema), found_schema, distinct)
         columns = map(with_names_of, converted, physical.types)
         yield pa.Table.from_arrays(list(columns), schema=physical)
 
 
 def _slices(data: ArrowData) -> Iterator[pa.Table]:
-    match data:
-        case pa.Table():
-            for batch in data.to_batches(max_chunksize=_SLICE_ROWS):
-                yield pa.Table.from_batches([batch])
-        case ParquetFile():
-            for group in range(data.metadata.num_row_groups):
-                yield data.read([group])
-        case _:
-            for batch in data:
-                yield pa.Table.from_batches([batch])
+    if isinstance(data, ParquetFile):
+        for group in range(data.metadata.num_row_groups):
+            yield data.read([group])
+        return
+    is_table = isinstance(data, pa.Table)
+    for batch in data.to_batches(max_chunksize=_SLICE_ROWS) if is_table else data:
+        yield pa.Table.from_batches([batch])
 
 
 def _rendered(found: pa.Schema) -> str:

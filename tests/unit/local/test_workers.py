@@ -81,10 +81,10 @@ from liquidlog.local import Workers
 workers = Workers(1)
 with scratch_directory() as directory:
     workers.submit(time.sleep, 600, attempt=0)
-    print(workers._idle.qsize(), *[w.pid for w in workers._busy.values()], flush=True)
+    print(workers._idle.qsize(), *[w._process.pid for w in workers._busy.values()], flush=True)
     while not workers._busy:
         time.sleep(0.01)
-    print(directory, *[w.pid for w in workers._busy.values()], flush=True)
+    print(directory, *[w._process.pid for w in workers._busy.values()], flush=True)
     time.sleep(600)
 """
 
