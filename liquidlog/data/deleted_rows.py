@@ -172,12 +172,14 @@ class SoughtRows:
         by_first = np.argsort(axes[0].ids, kind="stable")
         ordered = axes[0].ids[by_first].astype(np.int64)
         for number in range(len(bounds)):
-            low, high = axes[0].span(number)
+            low, high = axes[0].lows[number], axes[0].highs[number]
             edges = np.searchsorted(ordered, np.array([1, low, high + 1], np.int64)).tolist()
             nulls = by_first[: edges[0] if axes[0].may_be_null[number] else 0]
             rows = np.concatenate([nulls, by_first[edges[1] : edges[2]]])
             for axis in axes[1:]:
-                rows = rows[axis.admits(rows, number)]
+                ids = axis.ids[rows]
+                inside = (ids >= axis.lows[number]) & (ids <= axis.highs[number])
+                rows = rows[inside | ((ids == 0) & axis.may_be_null[number])]
             yield rows
 
 
@@ -185,38 +187,27 @@ class _Axis:
     """One column: range ids of the rows' values, 0 for null, between the ends of all boxes."""
 
     def __init__(self, values: pa.Array, bounds: ColumnBounds) -> None:
-        low, high = _plain_zero(bounds.low), _with_nan(_plain_zero(bounds.high))
+        low, high = _comparable(bounds)
         edges = pa.concat_arrays([low, high]).drop_null()
         edges = pc.unique(edges.take(pc.sort_indices(edges)))
         self.ids: Ids = range_ids(values, edges)
         # An end that is null has range id 0, and excludes nothing.
-        self._low = np.maximum(range_ids(low, edges).astype(np.int64), 1)
         highs = range_ids(high, edges).astype(np.int64)
-        self._high = np.where(highs == 0, len(edges) + 1, highs)
+        self.lows: list[int] = np.maximum(range_ids(low, edges), 1).tolist()
+        self.highs: list[int] = np.where(highs == 0, len(edges) + 1, highs).tolist()
         none_null = pc.fill_null(pc.equal(bounds.null_count, 0), fill_value=False)
         self.may_be_null: Mask = ~np.asarray(none_null, np.bool_)
 
-    def span(self, number: int) -> tuple[int, int]:
-        return int(self._low[number]), int(self._high[number])
 
-    def admits(self, rows: Rows, number: int) -> Mask:
-        ids = self.ids[rows]
-        low, high = self.span(number)
-        inside = (ids >= low) & (ids <= high)
-        return inside | (ids == 0) if self.may_be_null[number] else inside
-
-
-def _plain_zero(ends: pa.Array) -> pa.Array:
-    """Return ends with one zero: range ids count both zeros as equal, but sort them apart."""
-    return pc.add(ends, pa.scalar(0.0, ends.type)) if pa.types.is_floating(ends.type) else ends
-
-
-def _with_nan(highs: pa.Array) -> pa.Array:
-    """Return upper ends with NaN for infinity, because footers leave NaN out."""
-    if not pa.types.is_floating(highs.type):
-        return highs
-    infinite = pc.equal(highs, pa.scalar(float("inf"), highs.type))
-    return pc.if_else(infinite, pa.scalar(float("nan"), highs.type), highs)
+def _comparable(bounds: ColumnBounds) -> tuple[pa.Array, pa.Array]:
+    """Return ends with one zero and, because footers leave NaN out, NaN for upper infinity."""
+    kind = bounds.low.type
+    if not pa.types.is_floating(kind):
+        return bounds.low, bounds.high
+    # Range ids count both zeros as equal, but sort them apart.
+    low, high = (pc.add(end, pa.scalar(0.0, kind)) for end in (bounds.low, bounds.high))
+    infinite = pc.equal(high, pa.scalar(float("inf"), kind))
+    return low, pc.if_else(infinite, pa.scalar(float("nan"), kind), high)
 
 
 PARALLEL_FILES: Final = 4

@@ -22,6 +22,7 @@ multiples and scrambling are bijections. Folding spreads a difference in few hig
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -335,14 +336,6 @@ def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> pa.Buffer:
-    """Return rows as an Arrow IPC stream; inverse: decode_table."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-        stream.write_table(table)
-    return sink.getvalue()
-
-
 def decode_table(content: bytes | pa.Buffer) -> pa.Table:
     """Return the rows in an Arrow IPC stream, without copying what is not compressed."""
     return pa.ipc.open_stream(content).read_all()
@@ -372,6 +365,11 @@ _UNSIGNED: Final[Mapping[pa.DataType, frozenset[pa.DataType]]] = {
     pa.uint16(): frozenset({pa.int32(), pa.int64()}),
     pa.uint32(): frozenset({pa.int64()}),
     pa.uint64(): frozenset({pa.decimal128(20, 0)}),
+}
+_ENCODINGS: Final[Mapping[pa.DataType, Sequence[Callable[[pa.DataType], bool]]]] = {
+    pa.string(): (pa.types.is_large_string, pa.types.is_string_view),
+    pa.binary(): (pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    pa.date32(): (pa.types.is_date64,),
 }
 
 
@@ -471,18 +469,7 @@ def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> 
         narrower = leniency.of_users and found.precision < wanted.precision
         is_as_long = narrower or found.precision == wanted.precision
         return bool(is_as_long and found.scale == wanted.scale)
-    return any(check(found) for check in _encodings(wanted))
-
-
-def _encodings(wanted: pa.DataType) -> tuple[Callable[[pa.DataType], bool], ...]:
-    types = pa.types
-    if types.is_string(wanted):
-        return (types.is_large_string, types.is_string_view)
-    if types.is_binary(wanted):
-        return (types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    if types.is_date32(wanted):
-        return (types.is_date64,)
-    return ()
+    return any(check(found) for check in _ENCODINGS.get(wanted, ()))
 
 
 def _convert_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
@@ -496,15 +483,11 @@ def _convert_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructAr
             nulls(len(array), child.type) if found is None else convert(found, child.type)
         )
     if wanted == VARIANT:
-        children = [_filled(child, array) for child in children]
+        if any(child.filter(array.is_valid()).null_count for child in children):
+            raise pa.ArrowInvalid("a variant has no value or no metadata")
+        # A null variant has empty parts.
+        children = [pc.fill_null(child, b"") if child.null_count else child for child in children]
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=_null_mask(array))
-
-
-def _filled(part: pa.Array, variants: pa.StructArray) -> pa.Array:
-    """Return a variant's binary without nulls: a null variant has empty ones."""
-    if part.filter(variants.is_valid()).null_count:
-        raise pa.ArrowInvalid("a variant has no value or no metadata")
-    return pc.fill_null(part, b"") if part.null_count else part
 
 
 def _convert_list(array: pa.Array, wanted: pa.ListType) -> pa.ListArray:
@@ -559,6 +542,7 @@ def _constant(number: int) -> np.uint64:
 Keys = tuple[np.uint64, np.uint64]
 
 
+@cache
 def _keys(number: int) -> Keys:
     return _constant(2 * number), _constant(2 * number + 1)
 
@@ -626,13 +610,13 @@ def _joined(first: int, second: int) -> int:
 class _LaneHasher:
     def __init__(self) -> None:
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, Lanes]] = {}
-        self._field_keys: list[Keys] = []
 
     def rows(self, columns: Iterable[pa.Array], num_rows: int) -> Lanes:
         # Do not begin with zero: a row of zeros must count too.
         rows = np.full(num_rows, _ROWS[0]), np.full(num_rows, _ROWS[1])
         for ordinal, column in enumerate(columns):
-            for row, term in zip(rows, self._terms(column, self._keys(ordinal)), strict=True):
+            terms = self._terms(column, _keys(_FIELDS + ordinal))
+            for row, term in zip(rows, terms, strict=True):
                 np.add(row, term, out=row)
         return _finish(rows[0]), _finish(rows[1])
 
@@ -651,11 +635,6 @@ class _LaneHasher:
             hashes, positions = self._dictionary(array)
             return ((lane * key)[positions] for lane, key in zip(hashes, keys, strict=True))
         return (lane * key for lane, key in zip(self.values(array), keys, strict=True))
-
-    def _keys(self, ordinal: int) -> Keys:
-        while len(self._field_keys) <= ordinal:
-            self._field_keys.append(_keys(_FIELDS + len(self._field_keys)))
-        return self._field_keys[ordinal]
 
     def _valid_values(self, array: pa.Array) -> Lanes:
         kind = array.type
@@ -704,16 +683,12 @@ def _folded(words: Lane) -> Lane:
 
 
 def _numbers(array: pa.Array) -> Lanes:
-    if pa.types.is_decimal128(array.type):
-        return _decimals(array)
-    if pa.types.is_boolean(array.type):
-        array = pc.cast(array, pa.uint8())
-    values = fixed_width(array, f"<i{array.type.bit_width // 8}")
-    words = _folded(values.astype(np.int64, copy=False).view(np.uint64))
-    return words, words
-
-
-def _decimals(array: pa.Array) -> Lanes:
+    if not pa.types.is_decimal128(array.type):
+        if pa.types.is_boolean(array.type):
+            array = pc.cast(array, pa.uint8())
+        values = fixed_width(array, f"<i{array.type.bit_width // 8}")
+        words = _folded(values.astype(np.int64, copy=False).view(np.uint64))
+        return words, words
     halves = fixed_width(array, np.int64)
     low, high = halves[::2].copy(), halves[1::2]
     words = _folded(low.view(np.uint64))
