@@ -48,7 +48,6 @@ from liquidlog.curve.curves import (
     equal_cuts,
     hilbert_index,
     opened_shares,
-    ordinals_from,
     range_ids,
     stable_order,
 )
@@ -964,7 +963,7 @@ class Layout:
     def slices(self, columns: Sequence[Column]) -> tuple[npt.NDArray[np.int64], Keys]:
         """Return the slice of each row of all columns, in order, and the key that sorts it."""
         keys = self.keys_of(columns)
-        return self.cuts.parts_of(keys, ordinals_from(0, len(keys))), keys
+        return self.cuts.parts_of(keys, np.arange(len(keys), dtype=np.uint64)), keys
 
 
 def place_columns(

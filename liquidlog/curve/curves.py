@@ -71,14 +71,6 @@ _SIGN: Final = np.uint64(1 << 63)
 _KEEP: Final = np.array([(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in range(9)], np.uint64)
 
 
-def _decimals_below(values: pa.Array, boundaries: pa.Array) -> Counts:
-    """Return for each of n decimals the number of boundaries of its scale below it, (n,) uint32."""
-    numbers, edges = _halves(values), _halves(boundaries)
-    if all(np.all(high == low >> 63) for low, high in (numbers.T, edges.T)):
-        return positions_in(edges[:, 0], numbers[:, 0]).astype(np.uint32)
-    return _count_below(_words(numbers), _words(edges))
-
-
 class _Word(NamedTuple):
     """The words of some keys at one depth: (n,) uint64, and how many bytes of each are real."""
 
@@ -348,7 +340,10 @@ def _below(values: pa.Array, boundaries: pa.Array) -> Ids:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _count_below(_texts(values), _texts(boundaries.cast(kind)))
     if pa.types.is_decimal128(kind):
-        return _decimals_below(values, boundaries)
+        numbers, edges = _halves(values), _halves(boundaries)
+        if all(np.all(high == low >> 63) for low, high in (numbers.T, edges.T)):
+            return positions_in(edges[:, 0], numbers[:, 0]).astype(np.uint32)
+        return _count_below(_words(numbers), _words(edges))
     numbers, edges = _fixed_width(values), _fixed_width(boundaries)
     if pa.types.is_floating(kind):
         return np.searchsorted(edges, numbers, side="left").astype(np.uint32)
@@ -682,18 +677,15 @@ class GridPredicates:
             block = slice(start, start + step)
             begin, end = lows[block].T[self.axes], highs[block].T[self.axes]
             met = (begin < self.ends[:, None]) & (self.lows[:, None] < end)
-            shares[block] = self.weights @ self._by_predicate(met)
+            # From intervals, (k, m), to predicates, (p, m).
+            if len(self.terms) < len(met):
+                met = np.logical_or.reduceat(met, self.terms, axis=0)
+            if len(self.alternatives) < len(met):
+                met = np.logical_and.reduceat(met, self.alternatives, axis=0)
+            if len(self.predicates) < len(met):
+                met = np.logical_or.reduceat(met, self.predicates, axis=0)
+            shares[block] = self.weights @ met
         return shares
-
-    def _by_predicate(self, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return which predicates are met, (p, m), from the intervals that are, (k, m)."""
-        if len(self.terms) < len(met):
-            met = np.logical_or.reduceat(met, self.terms, axis=0)
-        if len(self.alternatives) < len(met):
-            met = np.logical_and.reduceat(met, self.alternatives, axis=0)
-        if len(self.predicates) < len(met):
-            met = np.logical_or.reduceat(met, self.predicates, axis=0)
-        return met
 
     def expected(self, of_intervals: Shares) -> Shares:
         """Return the share of the rows that the mean query opens in each of m layouts, (m,).
@@ -777,7 +769,7 @@ class ValuePredicates:
         """Return per column the sampled values before which, or at which, an interval ends."""
         found = []
         for sample, low, high in zip(samples, self.lows, self.highs, strict=True):
-            values = _distinct(sample)
+            values = pc.unique(sorted_values(sample))
             places = np.concatenate(_spans(values, low, high)) - 1
             inside = np.unique(places[(places >= 0) & (places < len(values) - 1)])
             found.append(values.take(pa.array(inside)))
@@ -796,7 +788,8 @@ class ValuePredicates:
         for number, (axis, sample) in enumerate(zip(axes, samples, strict=True)):
             own = self.axes == number
             if own.any():
-                found = _ids(_distinct(sample), axis, self.lows[number], self.highs[number])
+                values = pc.unique(sorted_values(sample))
+                found = _ids(values, axis, self.lows[number], self.highs[number])
                 lows[own], ends[own] = _positions(axis, *found, bits=bits)
         return _with_points(self.between(lows, ends), self.column_weights, axes, samples, bits)
 
@@ -811,10 +804,6 @@ class ValuePredicates:
             predicates=self.predicates,
             weights=self.weights,
         )
-
-
-def _distinct(sample: pa.Array) -> pa.Array:
-    return pc.unique(sorted_values(sample))
 
 
 def _spans(values: pa.Array, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
@@ -934,10 +923,6 @@ class Reach:
         if self.asked is None:
             return extents
         return self.asked.opened(lows, highs) + _ANY_VALUE * extents
-
-
-def ordinals_from(first: int, rows: int) -> Ordinals:
-    return np.arange(first, first + rows, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
