@@ -909,7 +909,7 @@ class LogicalFile(Closing):
             value = self._constants.get(name)
             if value is not None and (columns is None or len(columns[number]) == 1):
                 field = table.field(number).with_type(value.type)
-                table = table.set_column(number, field, _repeated(value, len(table)))
+                table = table.set_column(number, field, pa.repeat(value, len(table)))
         return table
 
     def _logical(
@@ -974,14 +974,6 @@ def _constants(located: Located, layout: DataLayout, *, dictionary: bool) -> dic
         else value
         for name, value in typed.items()
     }
-
-
-def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
-    if not isinstance(value, pa.DictionaryScalar):
-        return pa.repeat(value, rows)
-    held = pa.array([value.as_py()] if value.is_valid else [], pa.string())
-    codes = pa.array(np.zeros(rows, np.int32), mask=np.full(rows, not value.is_valid))
-    return pa.DictionaryArray.from_arrays(codes, held)
 
 
 def _check_input(file: DataFile, source: InputFile, row_tracking: RowTracking | None) -> None:

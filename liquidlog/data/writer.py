@@ -148,16 +148,15 @@ def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
         column = pa.chunked_array(used, column.type.value_type)
     if pa.types.is_floating(column.type):
         return _float_bounds(column)
-    if column.type == pa.string():
-        found = pc.min_max(column.cast(pa.binary()))
-    elif isinstance(data_type, DecimalType):
+    if isinstance(data_type, DecimalType):
         return _decimal_bounds(column, data_type)
+    if column.type == pa.string():
+        column = column.cast(pa.binary())
     elif pa.types.is_date32(column.type):
-        found = pc.min_max(column.cast(pa.int32()))
-    elif pa.types.is_integer(column.type):
-        found = pc.min_max(column)
-    else:
-        found = pc.min_max(column.cast(pa.int64()))
+        column = column.cast(pa.int32())
+    elif not pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+    found = pc.min_max(column)
     return Ends(found["min"].as_py(), found["max"].as_py())
 
 
@@ -639,7 +638,7 @@ def worth_dictionaries(table: pa.Table) -> Iterator[str]:
     """Yield the Parquet paths of leaves that gain by dictionaries, and of all in lists and maps."""
     sample = _sampled(table)
     for child, column in zip(sample.schema, sample.itercolumns(), strict=True):
-        for path, values in _leaf_values(column, (child.name,)):
+        for path, values in _leaf_values(column, column.type, (child.name,)):
             kind = None if values is None else plain_type(values.type)
             is_narrow = kind and pa.types.is_primitive(kind) and kind.bit_width <= _NARROW_BITS
             share = _NARROW_DISTINCT_SHARE if is_narrow else _DISTINCT_SHARE
@@ -670,29 +669,20 @@ def _sampled(table: pa.Table) -> pa.Table:
 
 
 def _leaf_values(
-    column: pa.ChunkedArray, path: Path
+    column: pa.ChunkedArray | None, kind: pa.DataType, path: Path
 ) -> Iterator[tuple[Path, pa.ChunkedArray | None]]:
-    kind = column.type
+    """Yield the Parquet path and the values of each leaf; None inside lists and maps."""
     if isinstance(kind, pa.StructType):
         for child in kind:
-            yield from _leaf_values(pc.struct_field(column, [child.name]), (*path, child.name))
-    elif isinstance(kind, pa.ListType | pa.MapType):
-        yield from ((inner, None) for inner in _all_paths(kind, path))
+            inner = None if column is None else pc.struct_field(column, [child.name])
+            yield from _leaf_values(inner, child.type, (*path, child.name))
+    elif isinstance(kind, pa.MapType):
+        yield from _leaf_values(None, kind.key_type, (*path, "key_value", "key"))
+        yield from _leaf_values(None, kind.item_type, (*path, "key_value", "value"))
+    elif isinstance(kind, pa.ListType):
+        yield from _leaf_values(None, kind.value_type, (*path, "list", "element"))
     else:
         yield path, column
-
-
-def _all_paths(kind: pa.DataType, path: Path) -> Iterator[Path]:
-    if isinstance(kind, pa.StructType):
-        for child in kind:
-            yield from _all_paths(child.type, (*path, child.name))
-    elif isinstance(kind, pa.MapType):
-        yield from _all_paths(kind.key_type, (*path, "key_value", "key"))
-        yield from _all_paths(kind.item_type, (*path, "key_value", "value"))
-    elif isinstance(kind, pa.ListType):
-        yield from _all_paths(kind.value_type, (*path, "list", "element"))
-    else:
-        yield path
 
 
 def _distinct(values: pa.ChunkedArray) -> int:
