@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.reader import DataFile
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.reader import DataFile, ParquetFile
+from liquidlog.data.writer import DataFileWriter, read_row_group_bounds
 from liquidlog.errors import DataFileError, UsageError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import VARIANT, delta_schema
-from liquidlog.spec.schema import MappingMode, StructType, parse_schema
+from liquidlog.spec.schema import MappingMode, StructType, leaves, parse_schema
 
 UTC = pa.timestamp("us", tz="UTC")
 INNER = pa.struct([("b", pa.int64()), ("c", pa.list_(pa.string()))])
@@ -206,6 +206,19 @@ def test_files_without_sound_ids_are_refused_in_id_mode(
     assert words in _refusal(path, schema_of(field("a", 1), field("b", 2), struct), MappingMode.ID)
     if "none" in words:
         assert words in _refusal(path, schema_of(field("a", 1)), MappingMode.NAME)
+
+
+@pytest.mark.parametrize(("number", "low"), [(1, None), (2, 7)])
+def test_row_groups_have_no_bounds_if_two_columns_have_one_id(
+    tmp_path: Path, number: int, low: int | None
+) -> None:
+    path = file_of(tmp_path / "f", [stored("x", 1), stored("y", number)], [{"x": 7, "y": 8}])
+    schema = schema_of(field("a", 1), field("b", 2))
+    with ParquetFile(path) as file:
+        found = read_row_group_bounds(
+            file, schema=schema, mapping=MappingMode.ID, wanted=tuple(leaves(schema))
+        )
+    assert found.columns[0].low.to_pylist() == [low]
 
 
 # Files from before a type change, variants and void columns: read exactly or refused.
