@@ -358,9 +358,7 @@ def read_row_group_bounds(
     groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
     num_records = pa.array([group.num_rows for group in groups], pa.int64())
     found = find_columns(file.schema, arrow_schema(schema, physical=True), mapping)
-    is_certain = next(found.problems(), None) is None
-    places = _leaves(file.schema) if is_certain else {}
-    columns = []
+    places, columns = _leaves(file.schema), []
     for leaf in wanted:
         path = found.stored_path(leaf.physical)
         columns.append(_column(file, leaf, places.get(path) if path else None))
