@@ -211,30 +211,6 @@ def partition_changes(
             return
 
 
-def value_changes(
-    snapshot: Snapshot,
-    group: RewriteGroup,
-    positions: NDArray[np.int64],
-    is_changed: Mask,
-    time_zone: str,
-) -> Iterator[str]:
-    """Yield a sentence if inputs have other partition values than the outputs hold."""
-    values = group.inputs.columns["partition_values"]
-    if values.null_count == len(values):
-        return
-    there = (positions >= 0) & ~is_changed
-    planned = values.filter(pa.array(there)).to_pylist(maps_as_pydicts="strict")
-    found = distinct_values(snapshot.files.take(pa.array(positions[there])))
-    documents = [in_zone(one, snapshot.schema.fields, time_zone) for one in found.documents]
-    for number, expected in zip(found.number.tolist(), planned, strict=True):
-        if documents[number] != expected:
-            yield (
-                f"inputs of group {group.group_id} have the partition values"
-                f" {documents[number]}, expected {expected}"
-            )
-            return
-
-
 _VECTOR_ID: Final = {
     "storage_type": "storageType",
     "path_or_inline_dv": "pathOrInlineDv",
@@ -281,7 +257,6 @@ def _located(
     snapshot: Snapshot, groups: Sequence[pa.Table], differs: Callable[[pa.Table, pa.Table], Mask]
 ) -> Iterator[_Placed]:
     """Yield the places of each group's files; live files that differ are changed."""
-    lengths = [files.num_rows for files in groups]
     planned = pa.concat_tables(groups)
     paths = one_array(planned["path"])
     positions = _positions(paths, snapshot.paths()) if len(paths) else np.zeros(0, np.int64)
@@ -290,7 +265,7 @@ def _located(
     if live.any():
         found = snapshot.files.take(pa.array(positions[live]))
         changed[live] = differs(planned.filter(pa.array(live)), found)
-    starts = np.cumsum([0, *lengths]).tolist()
+    starts = np.cumsum([0, *(files.num_rows for files in groups)]).tolist()
     for start, stop in pairwise(starts):
         part = slice(start, stop)
         yield _Placed(
@@ -396,7 +371,7 @@ def staleness_of(
         reasons = (
             *_file_changes(inputs, "with the rows that were read (deletions)"),
             *partition_changes(snapshot, group, inputs.rows),
-            *value_changes(snapshot, group, inputs.positions, inputs.is_changed, zone),
+            *_value_changes(snapshot, group, inputs, zone),
             *_row_tracking_changes(snapshot, plan, group, inputs),
             *changes,
             *_file_changes(kept, "with the rows or in the cube of the plan"),
@@ -481,6 +456,26 @@ def _file_changes(files: _Placed, as_planned: str) -> Iterator[str]:
             more = f" and {rest} more" if rest > 0 else ""
             verb = "is" if len(paths) == 1 else "are"
             yield f"{', '.join(paths[:_NAMED])}{more} {verb} no longer {where}"
+
+
+def _value_changes(
+    snapshot: Snapshot, group: RewriteGroup, inputs: _Placed, time_zone: str
+) -> Iterator[str]:
+    """Yield a sentence if inputs have other partition values than the outputs hold."""
+    values = group.inputs.columns["partition_values"]
+    if values.null_count == len(values):
+        return
+    there = (inputs.positions >= 0) & ~inputs.is_changed
+    planned = values.filter(pa.array(there)).to_pylist(maps_as_pydicts="strict")
+    found = distinct_values(snapshot.files.take(pa.array(inputs.rows)))
+    documents = [in_zone(one, snapshot.schema.fields, time_zone) for one in found.documents]
+    for number, expected in zip(found.number.tolist(), planned, strict=True):
+        if documents[number] != expected:
+            yield (
+                f"inputs of group {group.group_id} have the partition values"
+                f" {documents[number]}, expected {expected}"
+            )
+            return
 
 
 def _row_tracking_changes(
@@ -687,13 +682,11 @@ def choose_zorder(
     partitions = {name.casefold() for name in snapshot.metadata.partition_columns}
     named = [quote_path(one) for one in policy.zorder_by if one[0].casefold() in partitions]
     if named:
-        raise ClusteringColumnError(
-            tuple(
-                f"{name} is a partition column: all rows of a file have the same value of it, so"
-                " files cannot be ordered by it; order by other columns"
-                for name in named
-            )
+        problem = (
+            "is a partition column: all rows of a file have the same value of it, so files cannot"
+            " be ordered by it; order by other columns"
         )
+        raise ClusteringColumnError(tuple(f"{name} {problem}" for name in named))
     asked = asked_for(snapshot, policy.where, bounds_of)
     columns = resolve_columns(
         snapshot.data_schema,
@@ -1007,14 +1000,11 @@ def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) 
 def require_fitted(plan: ClusteringPlan) -> None:
     if plan.readers is not None:
         return
-    if not plan.columns:
-        reason = "on a table without clustering columns, whose small files are only joined"
-    else:
+    reason = "on a table without clustering columns, whose small files are only joined"
+    if plan.columns:
         left_out = (plan.fitted or FittedWorkload()).left_out
-        counts = [f"{one.predicates} of them: {one.reason}" for one in left_out]
-        reason = (
-            f"on this table, whose layout cannot be fitted to its predicates ({'; '.join(counts)})"
-        )
+        why = "; ".join(f"{one.predicates} of them: {one.reason}" for one in left_out)
+        reason = f"on this table, whose layout cannot be fitted to its predicates ({why})"
     raise UsageError(f"workload has no effect {reason}", option="workload")
 
 
@@ -1038,17 +1028,11 @@ def affordable(plan: ClusteringPlan, budget_bytes: int) -> ClusteringPlan:
 
 
 def _skipped(group: RewriteGroup) -> pa.Table:
-    columns = [
-        pa.chunked_array(
-            [chunk for files in (group.inputs, group.kept) for chunk in files.columns[name].chunks],
-            SkippedFiles.schema.field(name).type,
-        )
-        for name in ("path", "size_bytes")
-    ]
-    kinds = pa.DictionaryArray.from_arrays(
-        pa.array([0] * len(columns[0]), pa.int8()), pa.array([SkipReason.OVER_BUDGET.value])
-    )
-    return pa.table([*columns, kinds], schema=SkippedFiles.schema)
+    names = ["path", "size_bytes"]
+    files = pa.concat_tables([its.columns.select(names) for its in (group.inputs, group.kept)])
+    codes = pa.array(np.zeros(files.num_rows, np.int8))
+    reasons = pa.DictionaryArray.from_arrays(codes, pa.array([SkipReason.OVER_BUDGET.value]))
+    return pa.table([*files.columns, reasons], schema=SkippedFiles.schema)
 
 
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:

@@ -34,8 +34,6 @@ from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import TableStore
 
 _DAY_MS: Final = 86_400_000
-_LONGEST: Final = 60
-"""Errors cut longer values."""
 
 _GONE: Final = {
     "quiet": "quiet windows are gone: let the schedule start tick only when it may work",
@@ -151,7 +149,8 @@ _NEEDED: Final = {"checkpoint": "commits", "vacuum": "age"}
 
 def _shown(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    longest = 60
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def read_policy(path: str) -> UpkeepPolicy:
@@ -234,12 +233,9 @@ def _missing(found: Mapping[str, Any], name: str) -> Iterator[str]:
 
 def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:
     rewrite = dict(sections.get("rewrite", {}))
-    workload, when = rewrite.pop("workload", None), sections.get("rewrite.when")
-    asked = RewritePolicy(
-        when=DEFAULT_WHEN if when is None else RewriteWhen(**when),
-        bar=Bar(**rewrite),
-        workload=workload,
-    )
+    workload, limits = rewrite.pop("workload", None), sections.get("rewrite.when")
+    when = DEFAULT_WHEN if limits is None else RewriteWhen(**limits)
+    asked = RewritePolicy(when=when, bar=Bar(**rewrite), workload=workload)
     others = {
         f"{name}_{key}": value
         for name in ("budget", "checkpoint", "vacuum")
@@ -298,18 +294,15 @@ class PastWork:
 
 
 def past_work(
-    store: TableStore,
-    *,
-    enough: Callable[[PastWork], bool] = lambda _: False,
-    most: int = MOST_COMMITS,
+    store: TableStore, *, enough: Callable[[PastWork], bool] = lambda _: False
 ) -> PastWork:
     """Return what the newest commits did; reads commits until `enough` is true."""
     listing = list_log(store)
-    newest_first = sorted(listing.commits, reverse=True)
+    newest_first = sorted(listing.commits, reverse=True)[:MOST_COMMITS]
     checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
     past = PastWork(commits_since_checkpoint=listing.newest - checkpoint)
-    for start in range(0, min(most, len(newest_first)), _TOGETHER):
-        versions = newest_first[start : min(start + _TOGETHER, most)]
+    for start in range(0, len(newest_first), _TOGETHER):
+        versions = newest_first[start : start + _TOGETHER]
         for version, info in zip(versions, read_infos(store, versions), strict=True):
             own_ms = info.get("inCommitTimestamp")
             at_ms = listing.commits[version].modification_time_ms
@@ -377,28 +370,23 @@ def _compared(when: RewriteWhen, seen: Seen) -> Mapping[str, tuple[str, bool]]:
     if seen.is_since_rewrite:
         since, last = "the last rewrite", "the last rewrite was"
     commits = "1 commit" if seen.commits == 1 else f"{seen.commits} commits"
-    numbers: Mapping[str, tuple[str, float | None, float | None]] = {
-        "commits": (f"{commits} since {since}", seen.commits, when.commits or math.inf),
-        "unclustered_bytes": (
-            f"{render_size(seen.unclustered_bytes or 0)} are unclustered",
-            seen.unclustered_bytes,
-            when.unclustered_bytes,
-        ),
-        "small_file_share": (
-            f"{seen.small_files} of {seen.files} files are small",
-            share,
-            when.small_file_share,
-        ),
-        "depth_ratio": (
-            f"the depth is {seen.depth_ratio or 0:.1f} times that after a full rewrite",
-            seen.depth_ratio,
-            when.depth_ratio,
-        ),
-        "age": (f"{last} {rough_duration(age_ms or 0)} ago", age_ms, when.age_ms),
+    texts = {
+        "commits": f"{commits} since {since}",
+        "unclustered_bytes": f"{render_size(seen.unclustered_bytes or 0)} are unclustered",
+        "small_file_share": f"{seen.small_files} of {seen.files} files are small",
+        "depth_ratio": f"the depth is {seen.depth_ratio or 0:.1f} times that after a full rewrite",
+        "age": f"{last} {rough_duration(age_ms or 0)} ago",
+    }
+    numbers: Mapping[str, tuple[float | None, float | None]] = {
+        "commits": (seen.commits, when.commits or math.inf),
+        "unclustered_bytes": (seen.unclustered_bytes, when.unclustered_bytes),
+        "small_file_share": (share, when.small_file_share),
+        "depth_ratio": (seen.depth_ratio, when.depth_ratio),
+        "age": (age_ms, when.age_ms),
     }
     return {
-        name: (text, found >= limit)
-        for name, (text, found, limit) in numbers.items()
+        name: (texts[name], found >= limit)
+        for name, (found, limit) in numbers.items()
         if found is not None and limit is not None
     }
 
@@ -466,14 +454,12 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
     if best is not None and not found:
         best, reason = None, not_triggered(when, seen)
     elif best is not None and best is not verdict.best:
-        reason = f"{reason} For now, {best.name}: {best.gain()}."
+        reason += f" For now, {best.name}: {best.gain()}."
     elif is_early:
         ago = rough_duration(seen.since_last_ms or 0)
-        reason = (
-            f"{reason} Not yet: the last one was {ago} ago, and this one takes longer to pay back."
-        )
+        reason += f" Not yet: the last one was {ago} ago, and this one takes longer to pay back."
     elif best is None and verdict.best is not None:
-        reason = f"{reason} Set these columns yourself: tick does not."
+        reason += " Set these columns yourself: tick does not."
     return Answer(
         reason=reason, rewrite=best, triggers=found, verdict=verdict, bar=lasting, is_early=is_early
     )

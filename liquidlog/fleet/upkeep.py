@@ -506,15 +506,13 @@ class _Run:
         )
 
     def _answer(self, table: Table, past: PastWork) -> Answer:
-        policy, source = self.policy.rewrite, self.readers.source
+        policy, readers, snapshot = self.policy.rewrite, self.readers, table.snapshot()
         if policy is None:
             return Answer(reason="the policy asks for no rewrites")
-        snapshot = table.snapshot()
         bounds_of, now_ms = table.opened.bounds_of(snapshot), self.clock.now_ms()
         seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
-        return answer(
-            policy, seen, lambda bar: judged(table, self.readers.of(table.uri), source, bar)
-        )
+        uri, source = table.uri, readers.source
+        return answer(policy, seen, lambda bar: judged(table, readers.of(uri), source, bar))
 
     def _due(self, past: PastWork) -> Mapping[str, str]:
         commits, vacuum_age_ms = self.policy.checkpoint_commits, self.policy.vacuum_age_ms
@@ -573,20 +571,16 @@ class _Run:
         plan = self._affordable(table, candidate)
         if plan is None:
             left = self.spending.left_bytes or 0
-            reason = (
+            return found.held(
                 f"its rewrite takes {render_size(candidate.size_bytes)}, the budget has"
-                f" {render_size(left)} left, and no part of that size is worth it"
+                f" {render_size(left)} left, and no part of that size is worth it; {found.reason}"
             )
-            return found.held(f"{reason}; {found.reason}")
         require_rewritable(table.opened, plan)
         self.spending.spent_bytes += plan.size_bytes
         found = replace(found, bytes_rewritten=plan.size_bytes)
         if plan.size_bytes < candidate.size_bytes:
-            part = (
-                f"{render_size(plan.size_bytes)} of {render_size(candidate.size_bytes)}, as the"
-                " budget allows"
-            )
-            found = replace(found, reason=f"{part}; {found.reason}")
+            part = f"{render_size(plan.size_bytes)} of {render_size(candidate.size_bytes)}"
+            found = replace(found, reason=f"{part}, as the budget allows; {found.reason}")
         if self.plans is not None:
             make_directory(self.plans)
             where = save(self.plans, plan.table_uri, ".json", encode_plan(plan))
@@ -631,21 +625,19 @@ class _Run:
 
     def _tidied(self, table: Table, found: TableOutcome) -> TableOutcome:
         """Do the chores; the error of one does not undo earlier work."""
-        does = {"checkpoint": self._checkpoint, "vacuum": self._vacuum}
         for name, reason in found.due.items():
             try:
-                chore = Chore(reason=reason, done=does[name](table))
+                chore = Chore(reason=reason, done=self._chore(name, table))
             except LiquidlogError as error:
                 chore = Chore(reason=reason, error=error)
             done: Mapping[str, Any] = {name: chore}
             found = replace(found, **done)
         return found if self.dry_run else replace(found, version=table.snapshot().version)
 
-    def _checkpoint(self, table: Table) -> Mapping[str, Any]:
-        made = table.checkpoint(dry_run=self.dry_run)
-        return {"version": made.version, "created": made.created}
-
-    def _vacuum(self, table: Table) -> Mapping[str, Any]:
+    def _chore(self, name: str, table: Table) -> Mapping[str, Any]:
+        if name == "checkpoint":
+            made = table.checkpoint(dry_run=self.dry_run)
+            return {"version": made.version, "created": made.created}
         done = table.vacuum(retain=self.policy.vacuum_retain, dry_run=self.dry_run)
         return {
             "versions": list(done.versions),

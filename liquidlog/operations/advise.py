@@ -685,13 +685,11 @@ class LayoutSearch:
                 f"present reads are measured on {len(base.files)} of"
                 f" {snapshot.files.num_rows} files"
             )
-        outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)
-        sampled = self._sampled_leaves()
         rows = rows_of(
             base.store,
             snapshot,
-            sampled,
-            outputs=outputs,
+            self._sampled_leaves(),
+            outputs=sum(_outputs(self._foreign, self._sizes[-1])),
             among=np.flatnonzero(self._foreign.group_of_file >= 0),
             reads_rows=request.reads_rows,
             kept=kept,
@@ -733,18 +731,13 @@ class LayoutSearch:
         readers: Sequence[FittedWorkload | None] | None = None,
         grouping: Grouping | None = None,
     ) -> Sequence[Opened[Floats]]:
-        using = layouts or self._layouts
-        if readers is None:
-            readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
+        base, using = self._base, layouts or self._layouts
+        asks = readers or [self._fitted_to(one) if one.is_fitted else None for one in candidates]
         groupings = [grouping or self._group(one) for one in candidates]
+        orders = [one.layout(ask) for one, ask in zip(candidates, asks, strict=True)]
+        sizes = [one.max_file_bytes for one in candidates]
         with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
-            orders = [one.layout(ask) for one, ask in zip(candidates, readers, strict=True)]
-            outputs = [
-                [output_count(int(size), one.max_file_bytes) for size in grouping.size_bytes]
-                for one, grouping in zip(candidates, groupings, strict=True)
-            ]
-            laid = list(pool.map(using.laid, orders, groupings, outputs))
-        base = self._base
+            laid = list(pool.map(using.laid, orders, groupings, map(_outputs, groupings, sizes)))
         found = opened_of_laid(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
         return [
             read + self._left if grouping is None and self._is_own(one) else read
@@ -787,10 +780,7 @@ class LayoutSearch:
 
     def advice(self) -> Advice:
         base, request = self._base, self._request
-        outputs = max(
-            (output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes),
-            default=1,
-        )
+        outputs = max(_outputs(self._foreign, self._sizes[-1]), default=1)
         columns = tuple(column.logical for column in self._columns)
         sampled = [one for one in self._sample.columns if one.leaf.logical in columns]
         space = Space(
@@ -931,8 +921,8 @@ class LayoutSearch:
     ) -> Measured:
         base = self._base
         newest, older = base.halves.newest, base.halves.older
-        group, most = self._group(candidate), candidate.max_file_bytes
-        outputs = sum(output_count(int(size), most) for size in group.size_bytes)
+        group = self._group(candidate)
+        outputs = sum(_outputs(group, candidate.max_file_bytes))
         return Measured(
             candidate=candidate,
             files=outputs + int((group.group_of_file < 0).sum()),
@@ -978,6 +968,10 @@ class LayoutSearch:
         return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
 
 
+def _outputs(grouping: Grouping, max_file_bytes: int) -> list[int]:
+    return [output_count(int(size), max_file_bytes) for size in grouping.size_bytes]
+
+
 def _grouping(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
 ) -> Grouping:
@@ -994,22 +988,19 @@ def advised(
     opened: OpenedTable, snapshot: Snapshot, criteria: Criteria, request: Request | None = None
 ) -> Advice | None:
     """Return the best layout; without a `request`, None for a huge table or after an error."""
-    is_large = snapshot.files.num_rows > MANY_FILES
-    if is_large and request is None:
+    if request is None and snapshot.files.num_rows > MANY_FILES:
         return None
     now_ms = opened.clock.now_ms() if criteria.now_ms is None else criteria.now_ms
     wanted = request or Request(reads_rows=criteria.reads_rows)
     try:
         readers = table_readers(opened.store, snapshot, criteria.workload, now_ms)
-        columns, problems = _columns(snapshot, readers.named.paths, wanted.columns)
-        problems = (*snapshot.notes, *problems)
-        reason = None if snapshot.files.num_rows else "the table has no files"
-        if reason is None and not columns:
-            reason = "no query asks for a column that a table can be clustered by"
-        if reason is not None:
-            return Advice(**readers.fields(), reason=reason, notes=problems)
-        new_id = opened.clock.new_id
-        return LayoutSearch(readers, wanted, columns, new_id, problems, criteria.rows).advice()
+        columns, notes = _columns(snapshot, readers.named.paths, wanted.columns)
+        if snapshot.files.num_rows and columns:
+            new_id = opened.clock.new_id
+            return LayoutSearch(readers, wanted, columns, new_id, notes, criteria.rows).advice()
+        reason = "no query asks for a column that a table can be clustered by"
+        reason = reason if snapshot.files.num_rows else "the table has no files"
+        return Advice(**readers.fields(), reason=reason, notes=notes)
     except LiquidlogError:
         if request is not None:
             raise
@@ -1063,10 +1054,11 @@ def plan_advised(
 def _columns(
     snapshot: Snapshot, named: Sequence[Path], given: tuple[Path, ...] | None
 ) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...]]:
+    """Return the columns to try, today's first, and the table's notes with those on others."""
     configuration = snapshot.metadata.configuration
     resolve = partial(resolve_columns, snapshot.schema, configuration=configuration)
     found: list[ClusteringColumn] = []
-    problems: list[str] = []
+    notes = list(snapshot.notes)
     if given is not None:
         found += resolve(given, limit=len(given))
     else:
@@ -1074,7 +1066,7 @@ def _columns(
             try:
                 found += resolve([path])
             except ClusteringColumnError as error:
-                problems.append(f"{quote_path(path)} is no candidate: {error.message}")
+                notes.append(f"{quote_path(path)} is no candidate: {error.message}")
     own = [column.logical for column in clustering_state(snapshot).columns]
     found.sort(key=lambda one: own.index(one.logical) if one.logical in own else len(own))
-    return tuple(found), tuple(problems)
+    return tuple(found), tuple(notes)

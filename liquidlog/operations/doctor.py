@@ -79,7 +79,6 @@ if TYPE_CHECKING:
 
 FILES_IN_A_COMMIT: Final = 10_000
 """The most files whose statistics one commit repairs; if it fails, earlier commits stay."""
-_READ_TOGETHER: Final = 8
 LONG_PREFIX_CHARS: Final = 256
 """Characters that repaired bounds keep of a string, unless the table keeps more."""
 
@@ -111,7 +110,7 @@ def _rescanned(
         )
 
     paths, rows = decoded_paths(files).to_pylist(), files["num_records"].to_pylist()
-    with ThreadPoolExecutor(_READ_TOGETHER) as pool:
+    with ThreadPoolExecutor(8) as pool:
         return dict(zip(paths, pool.map(read, paths, rows), strict=True))
 
 
@@ -121,8 +120,7 @@ def examine(
     """Return the facts about a table's clustering, and the advice behind the verdict."""
     store, snapshot = opened.store, opened.snapshot()
     state, problem = _state(snapshot)
-    columns = () if state is None else state.columns
-    bounds_of = opened.bounds_of(snapshot)
+    columns, bounds_of = _columns(snapshot), opened.bounds_of(snapshot)
     bounds = bounds_of([column.leaf for column in columns])
     mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
     may_be_renamed = mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
@@ -298,19 +296,15 @@ class _Mending:
         for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
             part = files.slice(start, FILES_IN_A_COMMIT)
             found = _rescanned(self.store, self.snapshot, part, options)
-            one = self.with_statistics(name, found, options, replaces=replaces)
+            tight = options.tight_bounds
+            one = self.with_statistics(name, found, tight=tight, replaces=replaces)
             if one.versions:
                 versions, count = (*done.versions, *one.versions), done.files + one.files
                 done = replace(done, versions=versions, files=count)
         return done
 
     def with_statistics(
-        self,
-        name: str,
-        found: Mapping[str, FileStatistics],
-        options: WriterOptions,
-        *,
-        replaces: bool,
+        self, name: str, found: Mapping[str, FileStatistics], *, tight: bool, replaces: bool
     ) -> Mended:
         """Commit statistics by path, for files that are still live."""
         paths, count = pa.array(list(found), pa.string()), 0
@@ -318,7 +312,7 @@ class _Mending:
         def derive(newest: Snapshot) -> Change | None:
             nonlocal count
             live = newest.files.filter(pc.is_in(newest.paths(), value_set=paths))
-            originals, tight = original_adds(self.store, newest, live), options.tight_bounds
+            originals = original_adds(self.store, newest, live)
             adds = with_statistics(live, originals, found, replaces=replaces, tight_bounds=tight)
             count = len(adds)
             return files_repair(name, adds) if adds else None

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.choice import input_files, partitions_of
 from liquidlog.clustering.columns import (
+    DEFAULT_COLUMN_LIMIT,
     HIDDEN_COLUMNS,
     ClusteringColumn,
     clustering_state,
@@ -146,8 +147,6 @@ def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
 
 # Health by the columns of a workload, and the files of a table
 
-_MOST_COLUMNS: Final = 4
-
 
 def _compared_columns(
     store: TableStore, snapshot: Snapshot, workload: Workload
@@ -162,12 +161,9 @@ def _compared_columns(
         with suppress(ClusteringColumnError):
             columns += resolve_columns(snapshot.schema, [path], configuration=configuration)
     bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
-    there = [
-        column
-        for number, column in enumerate(columns)
-        if bounds.known(number).any() or not len(bounds)
-    ]
-    taken = there[:_MOST_COLUMNS]
+    is_known = [bounds.known(number).any() or not len(bounds) for number in range(len(columns))]
+    there = [column for column, known in zip(columns, is_known, strict=True) if known]
+    taken = there[:DEFAULT_COLUMN_LIMIT]
     without = [path for path in ranked if path not in {column.logical for column in there}]
     if not taken:
         named = f": {_listed(without)} have none" if without else ""
@@ -195,10 +191,9 @@ def _weights(
         problem = predicate.problem
         if problem is None and isinstance(leaves, UsageError):
             problem = leaves.message
+        where, weight = predicate.where, predicate.weight
         if problem is not None:
-            refused.append(
-                NotUsable(where=predicate.where, weight=predicate.weight, reason=problem)
-            )
+            refused.append(NotUsable(where=where, weight=weight, reason=problem))
         elif not isinstance(leaves, UsageError):
             for leaf in leaves:
                 weights[leaf.logical] = weights.get(leaf.logical, 0.0) + share
@@ -254,11 +249,9 @@ def health(
     if workload:
         measured, of_workload, not_usable = _compared_columns(store, snapshot, workload)
     elif columns is not None:
+        configuration, limit = snapshot.metadata.configuration, len(columns)
         measured = resolve_columns(
-            snapshot.schema,
-            columns,
-            configuration=snapshot.metadata.configuration,
-            limit=len(columns),
+            snapshot.schema, columns, configuration=configuration, limit=limit
         )
     part = None
     if where is not None:
@@ -268,17 +261,15 @@ def health(
         part = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
     leaves = [column.leaf for column in measured]
     bounds = load_bounds(store, snapshot, leaves)
-    sample, of_rows = None, []
-    if reads_rows and leaves and snapshot.files.num_rows:
-        outputs = snapshot.files.num_rows
-        rows = rows_of(store, snapshot, leaves, outputs=outputs, bounds=bounds)
+    sample, of_rows, count = None, [], snapshot.files.num_rows
+    if reads_rows and leaves and count:
+        rows = rows_of(store, snapshot, leaves, outputs=count, bounds=bounds)
         some = rows.samples[0]
         sample = some if rows.is_read else None
-        of_rows.append(
-            f"depth_ratio and read_ratio are from {len(some):,} rows of {some.files:,} files"
-            if rows.problem is None
-            else f"depth_ratio and read_ratio are from the log alone: {rows.problem}"
-        )
+        origin = f"the log alone: {rows.problem}"
+        if rows.problem is None:
+            origin = f"{len(some):,} rows of {some.files:,} files"
+        of_rows.append(f"depth_ratio and read_ratio are from {origin}")
     found = judged_health(
         snapshot,
         measured,
@@ -382,9 +373,9 @@ def scan(
     # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.matching import answers
 
-    zone: tzinfo | None = UTC
-    if time_zone is None or time_zone.upper() != "UTC":
-        zone = None if time_zone is None else zone_named(time_zone, "time_zone")
+    zone: tzinfo | None = None if time_zone is None else UTC
+    if time_zone is not None and time_zone.upper() != "UTC":
+        zone = zone_named(time_zone, "time_zone")
     session = Session.at_ms(now_ms, zone)
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
     workload = found.workload

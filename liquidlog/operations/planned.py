@@ -121,8 +121,6 @@ if TYPE_CHECKING:
 # The log says which files hold dates before 1582-10-15 or timestamps before 1900. The footers of
 # a few of these files are read: they name the calendar.
 
-_MOST_FOOTERS: Final = 16
-_PARALLEL_FOOTERS: Final = 8
 _MOST_FILES: Final = 100_000
 """Plans of larger tables do not wait for optional statistics."""
 _DATED: Final = (PrimitiveType("date"), PrimitiveType("timestamp"))
@@ -159,7 +157,7 @@ def refused(
     old = {leaf: are_old(bounds.low(number)) for number, leaf in enumerate(wanted)}
     found = np.logical_or.reduce(list(old.values()))
     rows = np.flatnonzero(found if files is None else found & files)
-    rows = rows[spread(len(rows), _MOST_FOOTERS)]
+    rows = rows[spread(len(rows), 16)]
     chosen = snapshot.files.take(pa.array(rows))
     paths, sizes = decoded_paths(chosen).to_pylist(), chosen["size"].to_pylist()
 
@@ -177,7 +175,7 @@ def refused(
             pass  # the rewrite will report it
         return None
 
-    with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
+    with ThreadPoolExecutor(8) as pool:
         return tuple(text for text in pool.map(problem, range(len(rows))) if text is not None)
 
 
@@ -185,12 +183,11 @@ def refused(
 
 _log: Final = Log(__name__)
 
-_MAY_NAME_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
-
 
 def at_time(where: object, now_ms: int) -> object:
     """Return a predicate with the current time as a literal in UTC; anything else as it is."""
-    if not isinstance(where, str) or _MAY_NAME_TIME.search(where) is None:
+    names = r"current_|curdate|localtimestamp|now"
+    if not isinstance(where, str) or re.search(names, where, re.IGNORECASE) is None:
         return where
     from liquidlog.predicates.conditions import at_time as with_time
 
@@ -228,9 +225,8 @@ def planned(
     The layout is fitted to the `workload`, by default to the weights in the table's properties;
     `require_fit` refuses a workload if that is impossible. `quietly` logs nothing.
     """
-    began = time.perf_counter()
+    began, readers = time.perf_counter(), None
     settled = settle(snapshot, policy_settings(arguments))
-    readers = None
     columns = [column.logical for column in clustering_state(snapshot).columns]
     if workload is None:
         readers = remembered_readers(snapshot)
@@ -246,11 +242,8 @@ def planned(
         decided_by=settled.decided_by,
         readers=readers,
     )
-    made = structs.replace(
-        made,
-        decided_by=dict(settled.decided_by),
-        notes=(*made.notes, *notes(snapshot.metadata.configuration)),
-    )
+    said = (*made.notes, *notes(snapshot.metadata.configuration))
+    made = structs.replace(made, decided_by=dict(settled.decided_by), notes=said)
     if made.columns and readers is not None:
         made = structs.replace(made, fitted=readers)
     elif workload:
@@ -640,8 +633,7 @@ def _noted(found: Verdict, snapshot: Snapshot) -> Verdict:
 
 
 def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
-    best = judged.best
-    is_advised = best is not None and best.name == ADVISED
+    is_advised = judged.best is not None and judged.best.name == ADVISED
     doing = Steps()
     if is_advised and found.best is not None:
         doing = steps(snapshot, found.best.candidate)
@@ -667,8 +659,7 @@ def judge_plan(
     snapshot = snapshot_of_plan(opened, plan)
     part = _part(snapshot, plan)
     bounds_of = opened.bounds_of(part.snapshot)
-    unmeasured = _unmeasured(part.snapshot, bounds_of)
-    if unmeasured is not None:
+    if (unmeasured := _unmeasured(part.snapshot, bounds_of)) is not None:
         return no_verdict("unknown", unmeasured, criteria)
     foresight = foresight_of(opened.store, part.snapshot, criteria, bounds_of, [part.plan])
     option = weigh(
@@ -691,12 +682,11 @@ def _unless_refused(
     """Return the option, with a problem if its rewrite would refuse files for their old dates."""
     if not option.is_worth_it or not criteria.reads_rows:
         return option
-    bounds_of = opened.bounds_of(snapshot)
-    refused = refused_of(option.plan, opened.store, snapshot, bounds_of)
-    if not refused:
+    found = refused_of(option.plan, opened.store, snapshot, opened.bounds_of(snapshot))
+    if not found:
         return option
-    more = f"; and {len(refused) - 1} more" if refused[1:] else ""
-    return replace(option, problem=refused[0] + more)
+    more = f"; and {len(found) - 1} more" if found[1:] else ""
+    return replace(option, problem=found[0] + more)
 
 
 def predicted(opened: OpenedTable, plan: ClusteringPlan, criteria: Criteria) -> Prediction:
@@ -764,10 +754,7 @@ class _Maker:
 
     def options(self) -> list[Option]:
         """Return the judged options; without any, `unmeasured` or `refused` may say why."""
-        made = self._of_table()
-        advised_layout = self._advised()
-        if advised_layout is not None:
-            made.append(advised_layout)
+        made = [one for one in (*self._of_table(), self._advised()) if one is not None]
         if not made:
             return []
         part = made[0].part
@@ -790,10 +777,7 @@ class _Maker:
             options[number] = self._option(made[number], foresight, number, surely=True)
             if options[number].is_worth_it:
                 break
-        return self._unless_refused(options)
-
-    def _unless_refused(self, options: list[Option]) -> list[Option]:
-        """Return the options; the best one is not refused, and refused ones have a problem."""
+        # The best one must not be refused; refused ones have a problem.
         while (number := _best(options)) is not None:
             best = options[number]
             options[number] = _unless_refused(best, self.opened, self.snapshot, self.criteria)
@@ -821,8 +805,7 @@ class _Maker:
         return made
 
     def _choices(self) -> Sequence[Choice]:
-        snapshot = self.snapshot
-        columns = clustering_state(snapshot).columns
+        snapshot, columns = self.snapshot, clustering_state(self.snapshot).columns
         strategy = remembered_if_right(snapshot, "strategy") if columns else None
         own_size = remembered_if_right(snapshot, "max_file_bytes")
         if snapshot.files.num_rows > MANY_FILES:
@@ -867,12 +850,12 @@ class _Maker:
             return None
         best = advice.best.candidate
         doing = steps(snapshot, best)
+        arguments = layout_arguments(
+            best.columns, best.prefix, best.curve.value, best.max_file_bytes
+        )
+        bounds_of, new_id = self.opened.bounds_of(snapshot), self.opened.clock.new_id
         try:
             after = _defined(snapshot, best, doing)
-            arguments = layout_arguments(
-                best.columns, best.prefix, best.curve.value, best.max_file_bytes
-            )
-            bounds_of, new_id = self.opened.bounds_of(snapshot), self.opened.clock.new_id
             made = planned(after, arguments, bounds_of, new_id, quietly=True)
         except LiquidlogError:
             return None  # the table cannot be clustered by these columns

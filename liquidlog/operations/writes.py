@@ -1,6 +1,6 @@
 """Changes without a rewrite: new tables, properties, clustering, appends and overwrites.
 
-Changes that rewrite no file; every attempt derives the change from the newest snapshot.
+Every attempt derives the change from the newest snapshot.
 
 A plan says how to write the files, a result proves that all rows are in them, and one commit adds
 them. An overwrite also removes the files that match a condition. If only some rows of a file match,
@@ -341,7 +341,6 @@ _COMPUTED_COLUMNS: Final = {
 
 DEFAULT_FILE_BYTES: Final = 128 << 20
 """Appended files are smaller than rewritten ones: many tasks write them, and they are merged."""
-_UNBOUNDED_BYTES: Final = 2**63 - 1
 _KNOWN_ROWS: Final = 10_000
 """The least live rows of a table from which the width of new rows is estimated."""
 
@@ -398,7 +397,7 @@ def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
         schema_string=snapshot.metadata.schema_string,
         mapping_mode=mapping_mode(configuration),
         writer_options=planned_writer_options(snapshot, columns, policy),
-        max_file_bytes=_UNBOUNDED_BYTES,
+        max_file_bytes=2**63 - 1,
         sources=(),
         partition_columns=physical_partition_columns(snapshot.metadata),
         directory_settings=directory_settings(configuration)
@@ -551,8 +550,7 @@ def commit_write(
     """Commit the result of a plan, if it has rows or replaces files; see `Table.commit_write`."""
     store, clock = opened.store, opened.clock
     run = run_of(store, result.run)
-    if plan.partition_columns:
-        run = run.noted()
+    run = run.noted() if plan.partition_columns else run
     claim = OutputClaim(run, files_digest(result.outputs), result.outputs)
     problems = tuple(_mismatches(plan, result))
     if problems:
@@ -622,12 +620,8 @@ def _mismatches(plan: WritePlan, result: WriteResult) -> Iterator[str]:
     counted = sum(file.num_records for file in result.outputs)
     if counted != result.rows_written:
         yield f"{result.rows_written} rows were written, the files hold {counted}"
-    expected = set(plan.partition_columns)
-    odd = [
-        file.path
-        for file in result.outputs
-        if set(result.partitions.get(file.path, ())) != expected
-    ]
+    expected, paths = set(plan.partition_columns), [file.path for file in result.outputs]
+    odd = [path for path in paths if set(result.partitions.get(path, ())) != expected]
     if odd:
         yield f"{len(odd)} file(s), such as {odd[0]}, do not have the table's partition columns"
 
@@ -644,9 +638,8 @@ class _Writing:
 
     def read_set(self) -> ReadSet:
         """Return the files and domains that must not have changed since the plan."""
-        removes = removes_of(self.before, self._replaced(self.before), 0)
+        files = frozenset(map(file_key, removes_of(self.before, self._replaced(self.before), 0)))
         domains = frozenset({CLUSTERING_DOMAIN} if self.plan.columns else ())
-        files = frozenset(map(file_key, removes))
         return ReadSet(version=self.plan.read_version, files=files, domains=domains)
 
     def problems(self, store: TableStore, newest: Snapshot) -> tuple[str, ...]:
@@ -676,14 +669,13 @@ class _Writing:
         if self.txn is not None:
             app_id, version = self.txn
             actions.append(SetTransaction(app_id=app_id, version=version, last_updated=now_ms))
-        numbered, domains = assign_row_ids(
-            newest, self._adds(), [file.num_records for file in written]
-        )
+        rows = [file.num_records for file in written]
+        numbered, domains = assign_row_ids(newest, self._adds(), rows)
         removes = removes_of(newest, self._replaced(newest), now_ms, data_change=True)
         parameters: Mapping[str, str] = {"mode": "Append", "partitionBy": "[]"}
         metrics = {
             "numFiles": str(len(written)),
-            "numOutputRows": str(sum(file.num_records for file in written)),
+            "numOutputRows": str(sum(rows)),
             "numOutputBytes": str(sum(file.size_bytes for file in written)),
         }
         if plan.where is not None:

@@ -199,13 +199,14 @@ def test_versions_that_change_no_file_are_no_reason(table: Table) -> None:
     assert found.last_vacuum_ms is not None
 
 
-def test_reading_ends_when_it_is_enough(table: Table) -> None:
+def test_reading_ends_when_it_is_enough(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite(table)
     for number in range(12):
         table.append(pa.table({"x": [number]}))
     found = past_work(open_store(table.uri), enough=lambda past: past.last_rewrite is not None)
     assert (found.last_rewrite, found.commits_since) == (5, 12)
-    few = past_work(open_store(table.uri), most=7)
+    monkeypatch.setattr("liquidlog.fleet.policy.MOST_COMMITS", 7)
+    few = past_work(open_store(table.uri))
     assert (few.commits_since, few.last_rewrite) == (7, None)
 
 
