@@ -448,7 +448,6 @@ ROW_COMMIT_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersi
 HIDDEN_COLUMNS: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 PRESERVED_TAG: Final = "delta.rowTracking.preserved"
 """Tag of commitInfo: every copied row kept its row id and its commit version."""
-_DOMAIN_PLACE: Final = f"the domain {ROW_TRACKING_DOMAIN}"
 
 
 class _RowIds(msgspec.Struct, rename="camel"):
@@ -457,7 +456,7 @@ class _RowIds(msgspec.Struct, rename="camel"):
 
 def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
     """Return the hidden columns that data files may have, None if the table names none."""
-    if not _supported(snapshot):
+    if ROW_TRACKING not in (snapshot.protocol.writer_features or ()):
         return None
     configuration = snapshot.metadata.configuration
     row_ids, versions = map(configuration.get, HIDDEN_COLUMNS)
@@ -474,7 +473,8 @@ def assign_row_ids(
     snapshot: Snapshot, adds: Sequence[AddFile], rows: Sequence[int]
 ) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
     """Return the adds with fresh row ids, and the action that raises the high-water mark."""
-    if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
+    features, configuration = snapshot.protocol.writer_features, snapshot.metadata.configuration
+    if ROW_TRACKING not in (features or ()) or is_true(configuration, ROW_TRACKING_SUSPENDED):
         return tuple(adds), ()
     mark = _high_water_mark(snapshot)
     numbered, version = [], snapshot.version + 1
@@ -484,13 +484,9 @@ def assign_row_ids(
         mark += count
     if not numbered:
         return (), ()
-    configuration = msgspec.json.encode(_RowIds(row_id_high_water_mark=mark)).decode()
-    raised = DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)
+    document = msgspec.json.encode(_RowIds(row_id_high_water_mark=mark)).decode()
+    raised = DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=document, removed=False)
     return tuple(numbered), (raised,)
-
-
-def _supported(snapshot: Snapshot) -> bool:
-    return ROW_TRACKING in (snapshot.protocol.writer_features or ())
 
 
 def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
@@ -510,24 +506,21 @@ def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
 
 def _high_water_mark(snapshot: Snapshot) -> int:
     """Return the highest row id that was ever assigned, -1 if none was."""
-    domain = snapshot.domains.get(ROW_TRACKING_DOMAIN)
+    where, domain = f"the domain {ROW_TRACKING_DOMAIN}", snapshot.domains.get(ROW_TRACKING_DOMAIN)
     mark = -1
     try:
         if domain is not None:
             mark = msgspec.json.decode(domain.configuration, type=_RowIds).row_id_high_water_mark
     except UNREADABLE as error:
-        raise CorruptLogError(_DOMAIN_PLACE, f"cannot be read: {error}") from error
+        raise CorruptLogError(where, f"cannot be read: {error}") from error
     files = snapshot.files
     numbered = files.filter(pc.is_valid(files["base_row_id"]))
     rows = pc.fill_null(num_records(numbered), 1)
     last = pc.max(pc.subtract(pc.add(numbered["base_row_id"], rows), 1)).as_py()
     used = -1 if last is None else last
     if used > mark:
-        raise CorruptLogError(
-            _DOMAIN_PLACE,
-            f"says that row ids up to {mark} are taken, files have ids up to {used};"
-            " new rows would get ids that others have",
-        )
+        problem = f"says that row ids up to {mark} are taken, files have ids up to {used}"
+        raise CorruptLogError(where, f"{problem}; new rows would get ids that others have")
     return mark
 
 

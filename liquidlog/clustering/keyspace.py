@@ -630,15 +630,13 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
     size_bytes = [now.size_bytes] + [np.zeros_like(side.size_bytes) for side in sides[1:]]
     space = key_space(bounds, np.concatenate(size_bytes))
     low, high = space.ends()
-    count, others = len(now.bounds), range(1, low.shape[1])
-    parts = [slice(count), slice(count, None)][: len(sides)]
+    others = range(1, low.shape[1])
+    parts = [slice(len(now.bounds)), slice(len(now.bounds), None)][: len(sides)]
     lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in parts)]
     order = [0, *(n for n in others if n not in lines), *lines]
     low, high = low[:, order], high[:, order]
-    axes = tuple(
-        MapAxis(name=names[number], ticks=axis_ticks(bounds, number, space.columns[number]))
-        for number in order
-    )
+    ticks = [axis_ticks(bounds, number, space.columns[number]) for number in order]
+    axes = tuple(MapAxis(name=names[n], ticks=its) for n, its in zip(order, ticks, strict=True))
     is_small = max(int(side.bounds.all_known().sum()) for side in sides) <= BOXES_SHOWN
     drawn = [
         _side(side, low[part], high[part], one_by_one=is_small)
@@ -723,13 +721,10 @@ def _grid(low: Floats, high: Floats) -> Grid:
 def _profile(low: Floats, high: Floats) -> tuple[float, ...]:
     """Return the mean number of files over the points of each stretch."""
     edges = np.arange(PROFILE_BINS + 1) / PROFILE_BINS
-    covered = _passed(low, edges) - _passed(high, edges)
+    covered = np.zeros(len(edges))
+    for ends, sign in ((np.sort(low), 1), (np.sort(high), -1)):
+        # The summed distances of the ends before each edge.
+        total = np.concatenate([[0.0], np.cumsum(ends)])
+        count = np.searchsorted(ends, edges)
+        covered += sign * (count * edges - total[count])
     return tuple(np.round(np.diff(covered) * PROFILE_BINS, 4).tolist())
-
-
-def _passed(ends: Floats, edges: Floats) -> Floats:
-    """Return per edge the summed distances of the ends before it (float64)."""
-    ends = np.sort(ends)
-    total = np.concatenate([[0.0], np.cumsum(ends)])
-    count = np.searchsorted(ends, edges)
-    return np.asarray(count * edges - total[count], np.float64)
