@@ -822,27 +822,25 @@ def choose_overlapping(
 
     With `full`, other columns and providers count too. A budget goes to the best gains per byte.
     """
-    matching = np.ones(snapshot.files.num_rows, np.bool_)
+    part, bounds = snapshot, bounds_of([column.leaf for column in columns])
+    rows = np.arange(snapshot.files.num_rows)
     if policy.where is not None:
         # The SQL parser takes a third of a command's start.
         from liquidlog.predicates.matching import may_match
 
-        matching = np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
-    rows = np.flatnonzero(matching)
-    is_part = policy.where is not None
-    part = replace(snapshot, files=snapshot.files.take(rows)) if is_part else snapshot
+        rows = np.flatnonzero(np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_))
+        part = replace(snapshot, files=snapshot.files.take(rows))
+        bounds = bounds.take(pa.array(rows))
     places = membership(part.files, columns)
     states = file_states(snapshot, columns, policy.min_cube_bytes)
     stable = np.asarray(pc.equal(states, STABLE), np.bool_)[rows]
-    bounds = bounds_of([column.leaf for column in columns])
-    bounds = bounds.take(pa.array(rows)) if is_part else bounds
     space = key_space(bounds, sizes(part.files))
     model = read_model(space, bounds, places, policy, readers)
     table = _table(part, policy, places, stable=stable, space=space, model=model)
     choice = _choice(table, policy, _left_alone(places, stable, policy))
     may = keepable(part, places, bounds)
     found = without_kept(choice, space, model, may, tolerance=_TOLERANCE_OF_GROUP)
-    reasons = np.full(len(matching), reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
+    reasons = np.full(len(states), reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
     reasons[rows] = found.reasons
     return replace(
         found,

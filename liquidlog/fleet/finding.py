@@ -181,16 +181,15 @@ def _step(
 ) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
     """Return the tables at a place, and the places to look at next."""
     where, names = place
-    options = own_options(where, given) or NO_OPTIONS
+    options, base = own_options(where, given) or NO_OPTIONS, where.rstrip("/")
     # This takes one request; listing the table's data files could take a thousand.
-    if holds_any(f"{where.rstrip('/')}/{LOG_DIR}", options):
-        ends = all(name == _ANY_DEPTH for name in names)
-        return ([where] if ends else []), []
+    if holds_any(f"{base}/{LOG_DIR}", options):
+        return ([where] if all(name == _ANY_DEPTH for name in names) else []), []
     if not names:
         return [], []
     name, rest = names[0], names[1:]
     if not is_glob(name):
-        return [], [(f"{where.rstrip('/')}/{name}", rest)]
+        return [], [(f"{base}/{name}", rest)]
     inside = [
         found.rstrip("/")
         for found in entries(where, options) or ()
@@ -198,11 +197,10 @@ def _step(
     ]
     if name == _ANY_DEPTH:
         here = [(where, rest)] if rest else []
-        below = [(f"{where.rstrip('/')}/{found}", names) for found in inside]
-        links = {one for one in below if is_local(one[0]) and Path(one[0]).is_symlink()}
-        return [], [*here, *(one for one in below if one not in links)]
-    named = [found for found in inside if fnmatchcase(found, name)]
-    return [], [(f"{where.rstrip('/')}/{found}", rest) for found in named]
+        below = [f"{base}/{found}" for found in inside]
+        links = {one for one in below if is_local(one) and Path(one).is_symlink()}
+        return [], [*here, *((one, names) for one in below if one not in links)]
+    return [], [(f"{base}/{found}", rest) for found in inside if fnmatchcase(found, name)]
 
 
 def own_options(address: str, options: T) -> T | None:
@@ -214,7 +212,6 @@ MOST_TABLES: Final = 100_000
 """One run could not look at more tables; this ends an endless listing."""
 
 _ADDRESS: Final = re.compile(r"(?i)(glue|unity)://([^/?#@:]+)(?:/([^/?#@]+))?/?")
-_TIMEOUT_SECONDS: Final = 30
 
 
 def is_listing(address: str) -> bool:
@@ -231,7 +228,7 @@ def _listing(address: str) -> tuple[str, tuple[str, ...], str]:
         raise UsageError(f"an address of tables in a catalog has the form {forms}")
     catalog, pattern = found[1].lower(), unquote(found[3] or "*")
     parts = tuple(map(unquote, found[2].split(".") if catalog == "unity" else [found[2]]))
-    count = len(("catalog", "schema")) if catalog == "unity" else 1
+    count = 2 if catalog == "unity" else 1
     if any(map(is_glob, parts)) or not all(parts) or len(parts) != count:
         raise UsageError(
             f"{address}: expected {forms}, with wildcards only in the pattern", value=address
@@ -283,9 +280,7 @@ def _glue_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tu
         ) from error
     (database,) = place
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": 5},
-        connect_timeout=_TIMEOUT_SECONDS,
-        read_timeout=_TIMEOUT_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=30, read_timeout=30
     )
     try:
         session = boto3.session.Session(**_arguments(options))
@@ -301,8 +296,7 @@ def _glue_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tu
 
 
 def _arguments(options: StorageOptions) -> dict[str, str]:
-    given = {name.lower(): value for name, value in options.given().items()}
-    prefixed = {
-        name if name.startswith("aws_") else f"aws_{name}": value for name, value in given.items()
-    }
-    return {_GLUE_OPTIONS[name]: value for name, value in prefixed.items() if name in _GLUE_OPTIONS}
+    given = (
+        (f"aws_{name.lower().removeprefix('aws_')}", it) for name, it in options.given().items()
+    )
+    return {_GLUE_OPTIONS[name]: value for name, value in given if name in _GLUE_OPTIONS}

@@ -375,21 +375,23 @@ def backtested(
 
     The four versions with the most scans are loaded; other scans are predicted on today's.
     """
-    seen = [
-        number
+    observed = {
+        number: one.recorded.bytes
         for number, one in enumerate(workload)
         if one.recorded is not None and one.recorded.bytes is not None
-    ]
-    versions = _versions(store, snapshot, [workload[number] for number in seen])
+    }
+    seen = list(observed)
+    scans = [workload[number] for number in seen]
+    versions = _versions(store, snapshot, scans)
     past: dict[int, float] = {}
-    for number, version in zip(seen, versions, strict=True):
+    for one, version in zip(scans, versions, strict=True):
         if version is not None and version != snapshot.version:
-            past[version] = past.get(version, 0.0) + workload[number].weight
+            past[version] = past.get(version, 0.0) + one.weight
     predicted = read_now[seen].copy() if seen else np.zeros(0)
     on_version = np.array([version == snapshot.version for version in versions], np.float64)
     for version in sorted(past, key=lambda version: -past[version])[:_MOST_VERSIONS]:
         rows = [place for place, found in enumerate(versions) if found == version]
-        wheres = [workload[seen[place]].where for place in rows]
+        wheres = [scans[place].where for place in rows]
         try:
             then = load_snapshot(store, version)
             bounds_of, session = partial(load_bounds, store, then), Session.at_ms(now_ms)
@@ -399,13 +401,12 @@ def backtested(
         sizes = then.files["size"].to_numpy()
         predicted[rows] = [sizes[np.asarray(one.may_match, np.bool_)].sum() for one in found]
         on_version[rows] = 1.0
-    observed = [one.recorded.bytes for one in workload if one.recorded is not None]
     return backtest(
-        np.array([workload[number].weight for number in seen]),
+        np.array([one.weight for one in scans]),
         predicted,
-        np.array([one for one in observed if one is not None], np.float64),
+        np.array(list(observed.values()), np.float64),
         on_version=on_version,
-        notes=_notes([workload[number] for number in seen], on_version, versions.count(None)),
+        notes=_notes(scans, on_version, versions.count(None)),
     )
 
 
