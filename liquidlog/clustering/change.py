@@ -566,18 +566,17 @@ def removes_of(
 ) -> Iterator[RemoveFile]:
     """Yield the removes, at `now_ms` (since 1970), of the files at some rows of Snapshot.files."""
     files = snapshot.files.take(pa.array(inputs))
-    values, tags = _decoded(files["partition_values_json"]), _decoded(files["tags_json"])
-    rows = files.select(_REMOVED).to_pylist()
-    for row, own_values, own_tags in zip(rows, values, tags, strict=True):
+    maps = (_decoded(files[name]) for name in ("partition_values_json", "tags_json"))
+    for row, values, tags in zip(files.select(_REMOVED).to_pylist(), *maps, strict=True):
         records = row["num_records"]
         yield RemoveFile(
             path=row["path"],
             deletion_timestamp=now_ms,
             data_change=data_change,
             extended_file_metadata=True,
-            partition_values=own_values or {},
+            partition_values=values or {},
             size=row["size"],
-            tags=own_tags,
+            tags=tags,
             deletion_vector=deletion_vector(row["deletion_vector"]),
             base_row_id=row["base_row_id"],
             default_row_commit_version=row["default_row_commit_version"],

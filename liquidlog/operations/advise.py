@@ -659,33 +659,24 @@ class LayoutSearch:
     ) -> None:
         self._base, self._request, self._columns = base, request, columns
         self._notes = list(notes)
-        snapshot = base.snapshot
-        self._own_columns = clustering_state(snapshot).columns
-        own_size = remembered(snapshot, "max_file_bytes")
+        snapshot, count = base.snapshot, base.snapshot.files.num_rows
+        own, own_size = clustering_state(snapshot).columns, remembered(snapshot, "max_file_bytes")
+        self._own_paths = tuple(column.logical for column in own)
+        self._sizes = measured_file_sizes(int(base.total_bytes), own_size, count)
         if request.max_file_bytes is not None:
-            self._sizes: tuple[int, ...] = (request.max_file_bytes,)
-        else:
-            self._sizes = measured_file_sizes(
-                int(base.total_bytes), own_size, snapshot.files.num_rows
-            )
+            self._sizes = (request.max_file_bytes,)
         self._plain = unpartitioned(snapshot)
         # Any set of columns but the table's own gives the same groups.
-        other = columns if columns != self._own_columns else columns[::-1]
-        self._foreign = _grouping(snapshot, other, new_id)
-        self._own: Grouping = self._foreign
-        if self._own_columns:
-            self._own = _grouping(snapshot, self._own_columns, new_id)
+        self._foreign = _grouping(snapshot, columns[::-1] if columns == own else columns, new_id)
+        self._own = _grouping(snapshot, own, new_id) if own else self._foreign
         self._left = opened_by_masks(
             np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
             [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
             base.now.profile,
             scale=base.scale,
         )
-        if len(base.files) < snapshot.files.num_rows:
-            self._notes.append(
-                f"present reads are measured on {len(base.files)} of"
-                f" {snapshot.files.num_rows} files"
-            )
+        if len(base.files) < count:
+            self._notes.append(f"present reads are measured on {len(base.files)} of {count} files")
         rows = rows_of(
             base.store,
             snapshot,
@@ -708,8 +699,7 @@ class LayoutSearch:
         usable = {column.logical for column in self._columns}
         found = {leaf.logical: leaf for leaf in self._base.named.leaves}
         known = {leaf.logical: leaf for leaf in leaves(self._base.snapshot.schema)}
-        found |= {path: known[path] for path in usable}
-        found |= {column.logical: known[column.logical] for column in self._own_columns}
+        found |= {path: known[path] for path in (*usable, *self._own_paths)}
         for path in [path for path in found if path not in usable]:
             try:
                 resolve_columns(self._base.snapshot.schema, [path], configuration=configuration)
@@ -723,7 +713,7 @@ class LayoutSearch:
         )
 
     def _is_own(self, candidate: Candidate) -> bool:
-        return candidate.columns == tuple(column.logical for column in self._own_columns)
+        return candidate.columns == self._own_paths
 
     def _measure(
         self,
@@ -882,7 +872,7 @@ class LayoutSearch:
             cost_after=base.mean(found[best].seconds, newest),
             range=certain.gain,
             share_of_older=1 - cost_held / older_now if older_now else 0.0,
-            joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
+            joins=OWN_COLUMNS if self._own_paths else PARTITIONS if partitions else NO_COLUMNS,
             is_by_time=base.halves.by == BY_TIME,
         )
         return _Judged(best, certain, joined, gain, refusal(gain, min_gain=self._request.min_gain))
@@ -910,12 +900,14 @@ class LayoutSearch:
             )
 
     def _add_own(self, found: OpenedBy) -> None:
-        own = tuple(column.logical for column in self._own_columns)
-        known = {column.leaf.logical for column in self._sample.columns}
         sizes = {one.max_file_bytes for one in found}
-        if own and known.issuperset(own) and not any(one.columns == own for one in found):
-            new = [plainest(own, size) for size in sorted(sizes)]
+        if self._own_is_sampled() and not any(map(self._is_own, found)):
+            new = [plainest(self._own_paths, size) for size in sorted(sizes)]
             found.update(zip(new, self._measure(new), strict=True))
+
+    def _own_is_sampled(self) -> bool:
+        known = {column.leaf.logical for column in self._sample.columns}
+        return bool(self._own_paths) and known.issuperset(self._own_paths)
 
     def _measured(
         self, candidate: Candidate, read: Opened[Floats], held: Opened[Floats]
@@ -943,28 +935,21 @@ class LayoutSearch:
             layouts = self._layouts_of(self._sample.half(seed))
             (half,) = self._measure([best], layouts)
             halves.append((half.seconds, half.bytes / base.total_bytes))
-        return certainty(
-            base.halves.newest,
-            base.now.seconds,
-            read.seconds,
-            read.bytes / base.total_bytes,
-            halves,
-        )
+        newest, now = base.halves.newest, base.now.seconds
+        return certainty(newest, now, read.seconds, read.bytes / base.total_bytes, halves)
 
     def _joined(self, found: OpenedBy, best: Candidate) -> Opened[Floats]:
         """Return the least that queries read without new columns, with small files joined."""
         base = self._base
-        if not self._own_columns:
+        if not self._own_paths:
             joined = [base.joined(size) for size in self._sizes]
         elif self._is_own(best):
             joined = [base.now]
         else:
-            own = [read for one, read in found.items() if self._is_own(one)]
-            joined = [base.now, *own]
+            joined = [base.now, *(read for one, read in found.items() if self._is_own(one))]
             # A new layout also of files in order, which OPTIMIZE leaves.
-            paths = tuple(column.logical for column in self._own_columns)
-            if {column.leaf.logical for column in self._sample.columns}.issuperset(paths):
-                anew = [plainest(paths, best.max_file_bytes)]
+            if self._own_is_sampled():
+                anew = [plainest(self._own_paths, best.max_file_bytes)]
                 joined += self._measure(anew, grouping=self._foreign)
         return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
 
