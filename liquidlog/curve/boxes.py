@@ -547,9 +547,8 @@ class CurveRows:
 
     def tried(self, parts: int) -> "CurveRows":
         """Return some rows, evenly spread, enough to try grids for so many files."""
-        return self.take(
-            slice(None, None, max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART)))
-        )
+        step = max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART))
+        return self.take(slice(None, None, step))
 
     def sorted_on(self, grid: KeyOrder) -> CurveSample:
         keys = grid.keys_of(self.coords)

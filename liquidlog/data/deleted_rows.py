@@ -530,9 +530,8 @@ class _Search:
         if leaves:
             within = enumerate(SoughtRows(wanted.rows, leaves).rows_within(self._bounds))
             admitted = [(number, np.sort(rows)) for number, rows in within if len(rows)]
-        tasks = self.budget.tasks_for(
-            _stored_bytes(self._outputs[number] for number, _ in admitted)
-        )
+        size_bytes = _stored_bytes(self._outputs[number] for number, _ in admitted)
+        tasks = self.budget.tasks_for(size_bytes)
         storage = self._storage if tasks is None else self._storage.fresh()
         for some in self._together(admitted, wanted, storage, tasks):
             answers = self.budget.read(search_output, [request for *_, request in some], tasks)

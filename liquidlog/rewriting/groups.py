@@ -105,9 +105,8 @@ def rewrite_alone(request: tuple[GroupWork, int]) -> TaskFacts:
                 survey_file(work, file, sample_rows=count) for file, count in enumerate(counts)
             ]
         if work.curve is None:
-            facts = merge_facts(
-                [_compact(one.work(work), one.own) for one in shares(work, surveys)]
-            )
+            own = [_compact(one.work(work), one.own) for one in shares(work, surveys)]
+            facts = merge_facts(own)
         else:
             facts = _sort_group(work, surveys)
     except LiquidlogError as error:
@@ -433,9 +432,8 @@ def _splits(
     waiting_bytes = 0.0
     for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
         row_bytes = work.sizes_bytes[survey.file] / max(survey.num_rows, 1)
-        for split in split_file(
-            survey.file, survey.row_group_rows, first, max_rows=limit / row_bytes
-        ):
+        max_rows = limit / row_bytes
+        for split in split_file(survey.file, survey.row_group_rows, first, max_rows=max_rows):
             if waiting and waiting_bytes + split.rows * row_bytes > limit:
                 tasks.append(tuple(waiting))
                 waiting, waiting_bytes = [], 0.0

@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.reader import DataLayout, Located, LogicalFile, ParquetFile, Span, with_names_of
@@ -440,7 +439,7 @@ class Planned(NamedTuple):
 
 
 def survey_file(
-    work: GroupWork, file: int, *, sample_rows: int, planned: "Planned | None" = None
+    work: GroupWork, file: int, *, sample_rows: int, planned: Planned | None = None
 ) -> Survey:
     """Return the row groups of one input and about `sample_rows` sampled rows."""
     planned = planned or Planned(file, work.size_bytes, work.num_records)
@@ -604,7 +603,7 @@ def split_by_partition(
         yield values, data.slice(start, stop - start)
 
 
-def _texts(column: pa.Array, field: StructField) -> tuple[NDArray[np.int64], list[str | None]]:
+def _texts(column: pa.Array, field: StructField) -> tuple[npt.NDArray[np.int64], list[str | None]]:
     """Return the number of each row's text, (n,) int64, and the distinct texts."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     written = [*_spelled(encoded.dictionary, field), None]
@@ -668,9 +667,8 @@ def conform(
     """
     wanted = arrow_schema(schema)
     leniency = Leniency(of_users=True, missing_is_null=missing_is_null)
-    problems = tuple(
-        differences(pa.struct(list(data.schema)), pa.struct(list(wanted)), (), leniency)
-    )
+    found, table = pa.struct(list(data.schema)), pa.struct(list(wanted))
+    problems = tuple(differences(found, table, (), leniency))
     if problems:
         raise SchemaMismatchError(where, render_schema(schema), _rendered(data.schema), problems)
     return _conformed(data, schema, wanted, where, _limits(schema, where))

@@ -208,17 +208,38 @@ def test_files_without_sound_ids_are_refused_in_id_mode(
         assert words in _refusal(path, schema_of(field("a", 1)), MappingMode.NAME)
 
 
-@pytest.mark.parametrize(("number", "low"), [(1, None), (2, 7)])
-def test_row_groups_have_no_bounds_if_two_columns_have_one_id(
-    tmp_path: Path, number: int, low: int | None
-) -> None:
-    path = file_of(tmp_path / "f", [stored("x", 1), stored("y", number)], [{"x": 7, "y": 8}])
-    schema = schema_of(field("a", 1), field("b", 2))
+def lows_of(path: str, schema: StructType, mode: MappingMode = MappingMode.NONE) -> list[Any]:
     with ParquetFile(path) as file:
         found = read_row_group_bounds(
-            file, schema=schema, mapping=MappingMode.ID, wanted=tuple(leaves(schema))
+            file, schema=schema, mapping=mode, wanted=tuple(leaves(schema))
         )
-    assert found.columns[0].low.to_pylist() == [low]
+    lows: list[Any] = found.columns[0].low.to_pylist()
+    return lows
+
+
+def test_row_groups_have_no_bounds_if_two_columns_have_one_id(tmp_path: Path) -> None:
+    schema = schema_of(field("a", 1), field("b", 2))
+    for number, low in ((1, None), (2, 7)):
+        columns = [stored("x", 1), stored("y", number)]
+        path = file_of(tmp_path / f"{number}", columns, [{"x": 7, "y": 8}])
+        assert lows_of(path, schema, MappingMode.ID) == [low]
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "value", "is_known"),
+    [
+        (pa.int64(), pa.int32(), 7, True),
+        (pa.int64(), pa.uint32(), 7, False),
+        (pa.decimal128(7, 2), pa.decimal128(5, 1), Decimal("1.5"), False),
+        (pa.string(), pa.large_string(), "a", True),
+    ],
+)
+def test_row_groups_have_bounds_if_footers_keep_them_as_the_table_does(
+    tmp_path: Path, kind: pa.DataType, found: pa.DataType, value: object, *, is_known: bool
+) -> None:
+    table = pa.table({"c": pa.array([value], found)})
+    path = _write(tmp_path / "f", table, store_schema=True)
+    assert lows_of(path, _schema(c=kind)) == [value if is_known else None]
 
 
 # Files from before a type change, variants and void columns: read exactly or refused.
