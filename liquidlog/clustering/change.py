@@ -290,7 +290,7 @@ class FilesAdded(Conflict):
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.versions))
         by = f"version(s) {numbers}" if self.versions else "other commits"
-        listed = ", ".join((*self.paths[:3], *("…" for _ in self.paths[3:4])))
+        listed = ", ".join(self.paths[:3]) + (", …" if self.paths[3:] else "")
         return (
             f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed};"
             " migrate --add-to takes them into a saved plan"

@@ -136,11 +136,7 @@ class Setting:
         return f"{self.name.removesuffix('_size')}_bytes" if self.kind.is_size else self.name
 
     def parsed(self, given: Any) -> Any:  # noqa: ANN401  any setting's value
-        """Return the value of the field for a caller's value."""
         return self.kind.read(given, self.name)
-
-
-# Values
 
 
 def _file_size(given: Size, name: str) -> int:
@@ -235,8 +231,6 @@ def _weights_of(text: str) -> tuple[tuple[Path, float], ...]:
 def weights_text(weights: Iterable[tuple[Path, float]]) -> str:
     return ",".join(f"{quote_path(path)}={weight:g}" for path, weight in weights)
 
-
-# Declarations
 
 MIN_FILE_BYTES: Final = 128
 """The smallest file size that a caller may give: no Parquet file is smaller."""

@@ -773,9 +773,6 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
     return where
 
 
-# Rounds
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
     """The outcome of a round's plan, and the average depth afterwards."""
@@ -785,7 +782,6 @@ class Round(Generic[Done]):
 
 
 def require_rounds(strategy: str) -> None:
-    """Refuse a strategy that needs only one round."""
     if strategy != "overlap":
         raise UsageError(
             "rounds are for the strategy overlap; the strategy cube is done in one round",
@@ -840,8 +836,6 @@ def optimize_in_rounds(
 
 
 def migrate_empty(opened: OpenedTable, made: ClusteringPlan) -> CommitReport:
-    """Commit the migration of a table without files."""
-
     def change(newest: Snapshot) -> Change:
         if newest.files.num_rows:
             added = Outdated("files were added that the migration has not rewritten")

@@ -403,6 +403,23 @@ def test_an_executor_that_ignores_partition_values_is_found_out(tmp_path: Path) 
     assert (table.snapshot().version, rows_read(path)) == (version, before)
 
 
+def test_another_value_than_planned_stops_a_migration(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1, "b": 1})
+    plan = table.plan_migration("id")
+    result, version = execute(plan), table.snapshot().version
+
+    def moved(action: dict[str, Any]) -> None:
+        if "add" in action:
+            action["add"]["partitionValues"]["p"] = "b"
+
+    for number in range(version + 1):
+        change_actions(path, number, moved)
+    with pytest.raises(CommitConflictError, match="have the partition values"):
+        Table.open(str(path)).commit(plan, result)
+    assert table.snapshot().version == version
+
+
 def test_all_groups_are_cancelled_when_one_is_lost(planned: tuple[Path, Table, Any]) -> None:
     path, table, plan = planned
     assert table.watch(plan)() == {}
