@@ -30,12 +30,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from enum import Enum, StrEnum
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -257,9 +258,8 @@ def delta_schema(schema: pa.Schema) -> StructType:
     problems: list[str] = []
     fields = [StructField(one.name, _delta_type((one.name,), one.type, problems)) for one in schema]
     if problems:
-        raise UsageError(
-            f"a table cannot have columns of these types: {'; '.join(problems)}", columns=problems
-        )
+        text = f"a table cannot have columns of these types: {'; '.join(problems)}"
+        raise UsageError(text, columns=problems)
     return StructType(tuple(fields))
 
 
@@ -315,14 +315,13 @@ def _has_arrow_form(data_type: DataType) -> bool:
 
 
 def _delta_primitive(found: pa.DataType) -> DataType | None:
-    if isinstance(found, pa.TimestampType):
-        return PrimitiveType("timestamp" if found.tz else "timestamp_ntz")
     if pa.types.is_decimal(found) and not pa.types.is_decimal256(found):
         decimal = DecimalType(found.precision, found.scale)
         return decimal if _has_arrow_form(decimal) else None
-    if pa.types.is_fixed_size_binary(found):
-        return PrimitiveType("binary")
-    return PrimitiveType(_DELTA[found]) if found in _DELTA else None
+    name = "binary" if pa.types.is_fixed_size_binary(found) else _DELTA.get(found)
+    if isinstance(found, pa.TimestampType):
+        name = "timestamp" if found.tz else "timestamp_ntz"
+    return None if name is None else PrimitiveType(name)
 
 
 def _delta_type(path: Path, found: pa.DataType, problems: list[str]) -> DataType:
@@ -526,8 +525,6 @@ PartitionTexts = Mapping[str, str | None]
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 RANDOM_PREFIXES: Final = "delta.randomizeFilePrefixes"
 RANDOM_PREFIX_LENGTH: Final = "delta.randomPrefixLength"
-
-_DEFAULT_PREFIX_LENGTH: Final = 2
 _LONGEST_NAME_BYTES: Final = 255
 
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -585,14 +582,6 @@ def same_value(text: str | None, data_type: DataType) -> str | None:
         return text
 
 
-def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str:
-    """Return the directory of a partition, relative to the table, with Hive's spelling."""
-    return "/".join(
-        f"{_escaped(name)}={_escaped(values[physical] or NULL_DIRECTORY)}"
-        for physical, name in names.items()
-    )
-
-
 def directory_settings(configuration: Mapping[str, str]) -> Mapping[str, str]:
     """Return the properties that `output_directory` depends on."""
     named = (RANDOM_PREFIXES, RANDOM_PREFIX_LENGTH, MODE)
@@ -608,18 +597,18 @@ def has_short_directories(configuration: Mapping[str, str]) -> bool:
 def output_directory(
     configuration: Mapping[str, str], values: PartitionTexts, unique_id: str
 ) -> str:
-    """Return the directory for new files of a partition, as Delta Spark names it."""
-    if has_short_directories(configuration):
-        return prefix_directory(configuration, unique_id)
-    found = partition_directory(values, {name: name for name in values})
-    is_too_long = any(len(part.encode()) > _LONGEST_NAME_BYTES for part in found.split("/"))
-    return prefix_directory(configuration, unique_id) if is_too_long else found
+    """Return the directory for new files of a partition, as Delta Spark names it.
 
-
-def prefix_directory(configuration: Mapping[str, str], unique_id: str) -> str:
-    """Return a directory of random characters from `unique_id`; the table sets their number."""
+    It has Hive's spelling of the values, or random characters from `unique_id`.
+    """
+    names = [
+        f"{_escaped(name)}={_escaped(text or NULL_DIRECTORY)}" for name, text in values.items()
+    ]
+    is_too_long = any(len(name.encode()) > _LONGEST_NAME_BYTES for name in names)
+    if not is_too_long and not has_short_directories(configuration):
+        return "/".join(names)
     text = configuration.get(RANDOM_PREFIX_LENGTH, "")
-    length = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_PREFIX_LENGTH
+    length = int(text) if text.isdecimal() and int(text) > 0 else 2
     return hashlib.sha256(unique_id.encode()).hexdigest()[:length]
 
 
@@ -668,8 +657,7 @@ def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
     """Yield each partition column whose values have no spelling that all readers agree on."""
     for field in fields:
         kind = field.data_type
-        name = kind.name if isinstance(kind, PrimitiveType) else str(kind)
-        if name not in _FORMS.keys() | {"string"} and not isinstance(kind, DecimalType):
+        if str(kind) not in {*_FORMS, "string"} and not isinstance(kind, DecimalType):
             yield f"partition column {quote_path((field.name,))} of type {kind}"
 
 
@@ -683,10 +671,13 @@ def in_zone(
     zoneless = zoneless_columns([values], fields)
     if not zoneless:
         return values
-    zone = ZoneInfo(time_zone)
-    return {
-        name: _moment(text, zone) if name in zoneless else text for name, text in values.items()
-    }
+    zone, moved = ZoneInfo(time_zone), dict(values)
+    for name in zoneless:
+        seconds, point, fraction = (values[name] or "").partition(".")
+        with suppress(ValueError, OverflowError):  # `typed_value` refuses such a text
+            found = dt.datetime.fromisoformat(seconds).replace(tzinfo=zone).astimezone(dt.UTC)
+            moved[name] = f"{found.replace(tzinfo=None).isoformat()}{point}{fraction}Z"
+    return moved
 
 
 def zoneless_columns(
@@ -701,21 +692,9 @@ def zoneless_columns(
     )
 
 
-def _moment(text: str | None, zone: ZoneInfo) -> str | None:
-    if text is None or _LOCAL.fullmatch(text) is None:
-        return text
-    seconds, point, fraction = text.partition(".")
-    try:
-        found = dt.datetime.fromisoformat(seconds).replace(tzinfo=zone).astimezone(dt.UTC)
-    except (ValueError, OverflowError):
-        return text  # `typed_value` refuses it
-    return f"{found.replace(tzinfo=None).isoformat()}{point}{fraction}Z"
-
-
 def typed_value(text: str | None, field: StructField) -> pa.Scalar:
     """Return a partition value in its column's Arrow type; None and "" become null."""
-    kind = arrow_type(field.data_type)
-    name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
+    kind, name = arrow_type(field.data_type), str(field.data_type)
     if not text:
         return pa.scalar(None, kind)
     try:
@@ -747,10 +726,10 @@ def untyped_values(
     The empty text is refused: the protocol reads it as null, Delta Spark as "".
     """
     for field in fields:
-        name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
-        if name in _BYTES and any(one[field.physical_name] == "" for one in documents):
+        spelled = dict.fromkeys(document[field.physical_name] for document in documents)
+        if str(field.data_type) in _BYTES and "" in spelled:
             yield _disagreement("", field, ": expected null or a text of at least one character")
-        for text in dict.fromkeys(document[field.physical_name] for document in documents):
+        for text in spelled:
             try:
                 found = typed_value(text, field)
             except ValueError as error:
@@ -771,8 +750,6 @@ def _decimal(text: str, kind: DecimalType) -> Decimal:
 
 
 SPARK_VERSION: Final = b"org.apache.spark.version"
-_ZONE: Final = b"org.apache.spark.timeZone"
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 TODAYS_FOOTER: Final = {SPARK_VERSION: b"4.0.0"}
 """Tells Spark 3 that values are in today's calendar; without it, Spark refuses dates before
@@ -795,27 +772,12 @@ class Calendar(StrEnum):
     UNKNOWN = "an unknown"
 
 
-class CalendarRule(NamedTuple):
-    """Spark's file is Julian if its version is lower, compared as text, or if it has the key."""
-
-    below: bytes
-    key: bytes
-
-    def calendar(self, footer: Mapping[bytes, bytes]) -> Calendar:
-        """Return a footer's calendar; without a version, Spark 4 assumes today's."""
-        version = footer.get(SPARK_VERSION)
-        if version is not None:
-            is_julian = version < self.below or self.key in footer
-            return Calendar.JULIAN if is_julian else Calendar.TODAYS
-        is_doubtful = self.key in footer or _SPARK_SCHEMA in footer
-        return Calendar.UNKNOWN if is_doubtful else Calendar.TODAYS
-
-
-RULES: Final[Mapping[Stored, CalendarRule]] = {
-    Stored.DATE: CalendarRule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
-    Stored.INT64: CalendarRule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
-    Stored.INT96: CalendarRule(b"3.1.0", b"org.apache.spark.legacyINT96"),
+_JULIAN: Final[Mapping[Stored, tuple[bytes, bytes]]] = {
+    Stored.DATE: (b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT64: (b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT96: (b"3.1.0", b"org.apache.spark.legacyINT96"),
 }
+"""Spark's file is Julian if its version is lower, compared as text, or if it has the key."""
 
 UTC_ZONES: Final = frozenset(
     {
@@ -854,12 +816,19 @@ class Calendars:
     @classmethod
     def of(cls, footer: Mapping[bytes, bytes] | None) -> Self:
         """Return the calendars that a footer's key-value metadata imply."""
-        found = footer or {}
-        zone = found.get(_ZONE)
-        return cls(
-            {kind: rule.calendar(found) for kind, rule in RULES.items()},
-            None if zone is None else zone.decode(errors="replace"),
-        )
+        found, kinds = footer or {}, {}
+        version = found.get(SPARK_VERSION)
+        for kind, (below, key) in _JULIAN.items():
+            kinds[kind] = Calendar.TODAYS
+            if version is not None and (version < below or key in found):
+                kinds[kind] = Calendar.JULIAN
+            # Without a version, Spark 4 assumes today's calendar.
+            elif version is None and {key, b"org.apache.spark.sql.parquet.row.metadata"} & set(
+                found
+            ):
+                kinds[kind] = Calendar.UNKNOWN
+        zone = found.get(b"org.apache.spark.timeZone")
+        return cls(kinds, None if zone is None else zone.decode(errors="replace"))
 
     @property
     def are_todays(self) -> bool:
@@ -904,9 +873,8 @@ class Calendars:
         if stored is None or self.kinds[stored] is Calendar.TODAYS:
             return ends
         per_day, numbers = _numbers(ends)
-        return pc.if_else(
-            pc.greater_equal(numbers, self._agreed_since(stored) * per_day), ends, None
-        )
+        agreed = pc.greater_equal(numbers, self._agreed_since(stored) * per_day)
+        return pc.if_else(agreed, ends, None)
 
     def _require_agreed(self, array: pa.Array, meant: pa.DataType, path: Path) -> None:
         if self.move(array, meant, path) is not array:
@@ -939,13 +907,10 @@ class Calendars:
         return _AGREED_DAYS if in_days else _AGREED_ANYWHERE_DAYS
 
     def _refusal(self, array: pa.Array, place: int, stored: Stored, path: Path) -> str:
-        _, numbers = _numbers(array)
-        unit = array.type.unit if isinstance(array.type, pa.TimestampType) else None
-        unit = unit or ("D" if pa.types.is_date32(array.type) else "ms")
-        value = np.int64(numbers[place].as_py()).astype(f"datetime64[{unit}]")
-        where = f"column {quote_path(path)} holds the {stored.value} {value}"
+        unit = "D" if pa.types.is_date32(array.type) else getattr(array.type, "unit", "ms")
+        value = np.int64(_numbers(array)[1][place].as_py()).astype(f"datetime64[{unit}]")
         why = self.refusal_of_old(stored) or "before year 1 of the Julian calendar"
-        return f"{where}, {why}"
+        return f"column {quote_path(path)} holds the {stored.value} {value}, {why}"
 
     def refusal_of_old(self, stored: Stored) -> str | None:
         """Return why values before the calendars agree are refused, None if they are not."""

@@ -35,7 +35,7 @@ from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import (
     arrow_type,
     is_safe_directory,
-    partition_directory,
+    output_directory,
     same_value,
     typed_value,
 )
@@ -274,7 +274,7 @@ def test_texts_of_values_are_read_as_these_values(drawn: tuple[DataType, list[An
     table = pa.table({"p": array, "id": range(len(values))})
     found: dict[int, str | None] = {}
     for texts, rows in split_by_partition(table, [StructField("p", kind)]):
-        assert is_safe_directory(partition_directory(texts, {"p": "p"}))
+        assert is_safe_directory(output_directory({}, texts, "an id"))
         assert same_value(texts["p"], kind) == same_value(same_value(texts["p"], kind), kind)
         found |= dict.fromkeys(rows["id"].to_pylist(), texts["p"])
     assert sorted(found) == list(range(len(values)))

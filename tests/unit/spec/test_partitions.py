@@ -10,8 +10,7 @@ from liquidlog.spec.arrow import (
     arrow_type,
     in_zone,
     is_safe_directory,
-    partition_directory,
-    prefix_directory,
+    output_directory,
     same_value,
     typed_value,
     untyped_values,
@@ -59,7 +58,7 @@ def test_escapes_directories_as_hive_does() -> None:
         (None, "p=__HIVE_DEFAULT_PARTITION__"),
         ("", "p=__HIVE_DEFAULT_PARTITION__"),
     ):
-        found = partition_directory({"p": value}, {"p": "p"})
+        found = output_directory({}, {"p": value}, "an id")
         assert found == expected
         assert is_safe_directory(found)
 
@@ -73,11 +72,13 @@ def test_refuses_directories_that_are_no_place_for_data_files(directory: str) ->
 
 
 def test_makes_short_prefixes_of_the_tables_length() -> None:
-    found = prefix_directory({"delta.randomPrefixLength": "5"}, "an id")
+    random = {"delta.randomizeFilePrefixes": "true"}
+    sized = {**random, "delta.randomPrefixLength": "5"}
+    found = output_directory(sized, {"p": "1"}, "an id")
     assert len(found) == 5
     assert found.isalnum()
-    assert found == prefix_directory({"delta.randomPrefixLength": "5"}, "an id")
-    assert len(prefix_directory({}, "an id")) == 2
+    assert found == output_directory(sized, {"p": "1"}, "an id")
+    assert len(output_directory(random, {"p": "1"}, "an id")) == 2
 
 
 # Partition values, texts in the log, become values of their columns or are refused.
