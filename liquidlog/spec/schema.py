@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import count
+from functools import partial
 from typing import Any, Final
 
 from liquidlog.errors import CorruptLogError, UsageError
@@ -146,9 +146,17 @@ def leaves(schema: StructType, logical: Path = (), physical: Path = ()) -> Itera
             yield Leaf(path, real, child.data_type, child.nullable)
 
 
-def render_schema(schema: StructType) -> str:
+def render_schema(schema: StructType, depth: int = 1) -> str:
     """Return the schema as indented text, one field per line."""
-    return "\n".join(_render(schema, 1))
+    lines = []
+    for child in schema.fields:
+        nested = child.data_type if isinstance(child.data_type, StructType) else None
+        suffix = "" if child.nullable else " not null"
+        kind = child.data_type if nested is None else "struct"
+        lines.append(f"{'  ' * depth}{child.name}: {kind}{suffix}")
+        if nested is not None and nested.fields:
+            lines.append(render_schema(nested, depth + 1))
+    return "\n".join(lines)
 
 
 def find_column(schema: StructType, path: Path, *, physical: bool = False) -> StructField | None:
@@ -168,10 +176,12 @@ def _fields_at(schema: StructType, path: Path, *, physical: bool) -> list[Struct
     """Return the structs around a field, outermost first, and the field; None if it is absent."""
     found: list[StructField] = []
     data_type: DataType = schema
+    kind = "physical_name" if physical else "name"
     for part in path:
-        if not isinstance(data_type, StructType):
-            return None
-        child = _child(data_type, part, physical=physical)
+        fields = data_type.fields if isinstance(data_type, StructType) else ()
+        exact = (child for child in fields if getattr(child, kind) == part)
+        alike = (child for child in fields if getattr(child, kind).lower() == part.lower())
+        child = next(exact, None) or next(alike, None)
         if child is None:
             return None
         found.append(child)
@@ -181,7 +191,11 @@ def _fields_at(schema: StructType, path: Path, *, physical: bool) -> list[Struct
 
 def quote_path(path: Path) -> str:
     """Return `a.b`, with backticks where needed; inverse: `split_path`."""
-    return ".".join(map(_quote_part, path))
+    quoted = []
+    for part in path:
+        is_bare = _BARE_NAME.fullmatch(part) and not (part.isascii() and part.isdigit())
+        quoted.append(part if is_bare else "`" + part.replace("`", "``") + "`")
+    return ".".join(quoted)
 
 
 def quote_paths(paths: Iterable[Path]) -> tuple[str, ...]:
@@ -199,9 +213,8 @@ def split_path(text: str) -> Path:
             raise UsageError(f"{text!r} is not a column name: expected a dot", column=text)
         match = _TOKEN.match(text, position + bool(parts))
         if match is None:
-            raise UsageError(
-                f"{text!r} is not a column name: expected a name or `name`", column=text
-            )
+            problem = f"{text!r} is not a column name: expected a name or `name`"
+            raise UsageError(problem, column=text)
         quoted, bare = match.groups()
         parts.append(bare.strip() if quoted is None else quoted.replace("``", "`"))
         position = match.end()
@@ -216,30 +229,6 @@ def split_paths(text: str) -> tuple[Path, ...]:
     return tuple(split_path(piece.strip()) for piece in pieces)
 
 
-def _quote_part(part: str) -> str:
-    bare = _BARE_NAME.fullmatch(part) is not None and not (part.isascii() and part.isdigit())
-    return part if bare else "`" + part.replace("`", "``") + "`"
-
-
-def _child(struct: StructType, part: str, *, physical: bool) -> StructField | None:
-    def name(child: StructField) -> str:
-        return child.physical_name if physical else child.name
-
-    exact = next((f for f in struct.fields if name(f) == part), None)
-    if exact is not None:
-        return exact
-    return next((f for f in struct.fields if name(f).lower() == part.lower()), None)
-
-
-def _render(struct: StructType, depth: int) -> Iterator[str]:
-    for child in struct.fields:
-        suffix = "" if child.nullable else " not null"
-        nested = isinstance(child.data_type, StructType)
-        yield "  " * depth + f"{child.name}: {'struct' if nested else child.data_type}{suffix}"
-        if isinstance(child.data_type, StructType):
-            yield from _render(child.data_type, depth + 1)
-
-
 def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
     """Return the type in a part of a schema's JSON, `depth` levels below the root."""
     if depth > MAX_DEPTH:
@@ -249,29 +238,26 @@ def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
         if decimal:
             return DecimalType(int(decimal[1]), int(decimal[2]))
         return DecimalType(10, 0) if document == "decimal" else PrimitiveType(document)
-    kind = document["type"]
-    if kind == "struct":
-        fields = (
-            StructField(
-                str(one["name"]),
-                parse_type(one["type"], depth + 1),
-                bool(one["nullable"]),
-                dict(one.get("metadata") or {}),
+    below = partial(parse_type, depth=depth + 1)
+    match document["type"]:
+        case "struct":
+            fields = (
+                StructField(
+                    str(one["name"]),
+                    below(one["type"]),
+                    bool(one["nullable"]),
+                    dict(one.get("metadata") or {}),
+                )
+                for one in document["fields"]
             )
-            for one in document["fields"]
-        )
-        return StructType(tuple(fields))
-    if kind == "array":
-        return ArrayType(
-            parse_type(document["elementType"], depth + 1), bool(document["containsNull"])
-        )
-    if kind == "map":
-        return MapType(
-            parse_type(document["keyType"], depth + 1),
-            parse_type(document["valueType"], depth + 1),
-            bool(document["valueContainsNull"]),
-        )
-    raise ValueError(f"unknown type {kind!r}")
+            return StructType(tuple(fields))
+        case "array":
+            return ArrayType(below(document["elementType"]), bool(document["containsNull"]))
+        case "map":
+            key, value = below(document["keyType"]), below(document["valueType"])
+            return MapType(key, value, bool(document["valueContainsNull"]))
+        case kind:
+            raise ValueError(f"unknown type {kind!r}")
 
 
 def _type_document(data_type: DataType) -> Any:  # noqa: ANN401  JSON
@@ -382,15 +368,14 @@ def plain_nullable(schema: StructType) -> StructType:
             case MapType(key, value):
                 return MapType(nullable(key), nullable(value), value_contains_null=True)
             case StructType(fields):
-                return StructType(tuple(plain(field) for field in fields))
+                return StructType(tuple(map(plain, fields)))
             case _:
                 return data_type
 
     def plain(field: StructField) -> StructField:
-        kept = nullable(field.data_type)
-        return replace(field, data_type=kept, nullable=True, metadata={})
+        return StructField(field.name, nullable(field.data_type))
 
-    return StructType(tuple(plain(field) for field in schema.fields))
+    return StructType(tuple(map(plain, schema.fields)))
 
 
 def with_field(
@@ -445,8 +430,8 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
         for key in (FIELD_ID, PHYSICAL_NAME)
         if key not in field.metadata
     ]
-    names = Counter(path for path, _ in fields_with_paths(schema, physical=True))
     problems += _id_problems(fields, configuration)
+    names = Counter(path for path, _ in fields_with_paths(schema, physical=True))
     problems += [
         f"{number} columns with the physical name {quote_path(path)}"
         for path, number in names.items()
@@ -465,12 +450,11 @@ def with_mapping(
     schema: StructType, physical_name: Callable[[StructField], str], *, first: int = 1
 ) -> tuple[StructType, int]:
     """Return the schema with new names and ids from `first`, and the largest id."""
-    numbers = count(first)
     largest = first - 1
 
     def numbered(field: StructField) -> StructField:
         nonlocal largest
-        largest = next(numbers)
+        largest += 1
         metadata = {FIELD_ID: largest, PHYSICAL_NAME: physical_name(field)}
         return replace(field, metadata={**field.metadata, **metadata})
 
