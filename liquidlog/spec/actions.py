@@ -1,7 +1,5 @@
 """The actions of a commit, the paths of data files in them, and deletion vectors as bytes.
 
-Paths of data files in the log: when two paths are the same file, and where it is.
-
 The log holds URIs, relative to the table or absolute. Two actions name the same file if the
 *normal* forms of their paths are equal: without empty and dot segments, without `file:` and its
 slashes, but still encoded, because other engines treat `a%20b` and `a b` as two files. The
@@ -18,8 +16,6 @@ compares texts: if it sees other files than we do, we refuse commits that remove
 Names are the protocol's in snake_case; sizes are bytes, times milliseconds since the epoch.
 Absent and null are the same; an absent value is never written.
 
-Deletion vectors as bytes: where a vector is stored, which rows it deletes. Opens no file.
-
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, CanonicalPathFunction, which applies
 java.net.URI.normalize and qualifies a path without a scheme; PROTOCOL.md, "Actions"; PROTOCOL.md,
 "Deletion Vectors", "Deletion Vector Format" and "Deletion Vector File Storage Format"; ZeroMQ RFC
@@ -31,7 +27,7 @@ import posixpath
 import re
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -76,8 +72,7 @@ def normal_path(path: str) -> str:
     if absolute is None:
         # No engine opens a host without a scheme: left as it is.
         return path if path.startswith("//") else _without_dots(path)
-    scheme, rest = absolute[1].lower(), absolute[2]
-    host = ""
+    scheme, rest, host = absolute[1].lower(), absolute[2], ""
     if authority := _AUTHORITY.fullmatch(rest):
         host, rest = authority[1], authority[2] or "/"
     below = _without_dots(rest)
@@ -175,7 +170,11 @@ def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
         again.update(_repeated(pc.unique(normal), canonical_paths))
     away = _away(found)
     if away is not None:
-        again.update(_met(found, away, table_uri))
+        absolute = found.filter(away)
+        again.update(_repeated(pc.unique(absolute), _in_one_scheme))
+        inner = names_in_table(absolute, table_uri)
+        inner = inner.filter(pc.not_equal(inner, absolute))
+        again.update(inner.filter(pc.is_in(inner, value_set=found)).to_pylist())
     return tuple(sorted(again))
 
 
@@ -186,15 +185,6 @@ def _repeated(paths: pa.Array, form: Callable[[pa.Array], pa.Array]) -> list[str
     counts = forms.value_counts()
     found: list[str] = counts.field(0).filter(pc.greater(counts.field(1), 1)).to_pylist()
     return found
-
-
-def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
-    """Yield the files that have one path out of the table and another path."""
-    absolute = paths.filter(away)
-    inner = names_in_table(absolute, table_uri)
-    inner = inner.filter(pc.not_equal(inner, absolute))
-    yield from inner.filter(pc.is_in(inner, value_set=paths)).to_pylist()
-    yield from _repeated(pc.unique(absolute), _in_one_scheme)
 
 
 def _away(paths: pa.Array) -> pa.Array | None:
@@ -289,12 +279,6 @@ MAX_VERSION: Final = 2**63 - 1
 MAX_LOG_BYTES: Final = 8 << 30
 """The largest log file that is loaded whole. A commit of a million files has about 1 GB."""
 
-_VERSION = r"(?P<version>\d{20})"
-_COMMIT = re.compile(_VERSION + r"\.json")
-_CLASSIC = re.compile(_VERSION + r"\.checkpoint\.parquet")
-_MULTIPART = re.compile(_VERSION + r"\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet")
-_V2 = re.compile(_VERSION + r"\.checkpoint\.[0-9a-fA-F-]{36}\.(?:json|parquet)")
-
 
 class LogFileKind(Enum):
     """Files of other kinds are ignored."""
@@ -319,19 +303,24 @@ class LogFile:
     etag: str = ""
 
 
-_PATTERNS: Final = (
-    (_COMMIT, LogFileKind.COMMIT),
-    (_CLASSIC, LogFileKind.CLASSIC_CHECKPOINT),
-    (_MULTIPART, LogFileKind.MULTIPART_CHECKPOINT),
-    (_V2, LogFileKind.V2_CHECKPOINT),
-)
+_NAMES: Final[Mapping[LogFileKind, str]] = {
+    LogFileKind.COMMIT: r"\.json",
+    LogFileKind.CLASSIC_CHECKPOINT: r"\.checkpoint\.parquet",
+    LogFileKind.MULTIPART_CHECKPOINT: (
+        r"\.checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
+    ),
+    LogFileKind.V2_CHECKPOINT: r"\.checkpoint\.[0-9a-fA-F-]{36}\.(?:json|parquet)",
+}
+_PATTERNS: Final = {
+    kind: re.compile(r"(?P<version>\d{20})" + name) for kind, name in _NAMES.items()
+}
 
 
 def parse_log_file(
     name: str, size_bytes: int, modification_time_ms: int, etag: str = ""
 ) -> LogFile | None:
     """Return the log file with this name, None if the protocol has no such name."""
-    for pattern, kind in _PATTERNS:
+    for kind, pattern in _PATTERNS.items():
         match = pattern.fullmatch(name)
         if match:
             numbers = {key: int(text) for key, text in match.groupdict().items()}
@@ -564,11 +553,6 @@ class Commit:
         return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
 
 
-_COMMIT_INFO_FIELDS: Final = {
-    field.encode_name: field for field in msgspec.structs.fields(CommitInfo)
-}
-
-
 def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     """Return the content of a commitInfo without values of a wrong type, None for null.
 
@@ -579,12 +563,12 @@ def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw, type=dict[str, Any])
     found: dict[str, Any] = {}
-    for name in _COMMIT_INFO_FIELDS.keys() & document.keys():
-        field = _COMMIT_INFO_FIELDS[name]
+    for known in structs.fields(CommitInfo):
         try:
-            found[field.name] = msgspec.convert(document[name], field.type)
+            if known.encode_name in document:
+                found[known.name] = msgspec.convert(document[known.encode_name], known.type)
         except msgspec.ValidationError:
-            if field.name == "in_commit_timestamp":
+            if known.name == "in_commit_timestamp":
                 raise
     return CommitInfo(**found)
 
@@ -599,19 +583,6 @@ class ActionLine(Action, frozen=True, kw_only=True, gc=False):
     txn: SetTransaction | None = None
     add: AddFile | None = None
     remove: RemoveFile | None = None
-
-    @property
-    def action(self) -> AnyAction | None:
-        """The action of this line, None if it is of an unknown kind."""
-        return (
-            self.add
-            or self.remove
-            or decode_commit_info(self.commit_info)
-            or self.metadata
-            or self.protocol
-            or self.domain_metadata
-            or self.txn
-        )
 
 
 class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
@@ -640,7 +611,16 @@ _change_decoder = msgspec.json.Decoder(_ChangeLine)
 
 def decode_line(line: bytes) -> AnyAction | None:
     """Return the action on a line of a commit file, None if its kind is unknown."""
-    return _decoded(_decoder, line).action
+    found = _decoded(_decoder, line)
+    return (
+        found.add
+        or found.remove
+        or decode_commit_info(found.commit_info)
+        or found.metadata
+        or found.protocol
+        or found.domain_metadata
+        or found.txn
+    )
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
@@ -739,7 +719,7 @@ class Course:
     versions: tuple[int, ...] = ()
 
 
-UNCHANGED = Course(fate=Fate.UNCHANGED)
+UNCHANGED: Final = Course(fate=Fate.UNCHANGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -755,7 +735,7 @@ class FileChanges:
 
 def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> Course:
     """Return the fate of a file that had this vector id and this number of deleted rows."""
-    course: Course = UNCHANGED
+    course = UNCHANGED
     states: list[tuple[str | None, int]] = [(vector, deleted_rows)]
     for step in steps:
         course = _after(step, course, states)
