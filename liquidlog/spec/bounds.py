@@ -61,10 +61,8 @@ def has_bounds(data_type: DataType) -> bool:
 def bounds_type(leaf: Leaf) -> pa.DataType:
     """Return the Arrow type of a leaf's bounds, null if the leaf's type has no Arrow form."""
     alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
-    has_form = leaf.data_type not in {PrimitiveType("variant"), VOID}
-    has_form = has_form and str(leaf.data_type) not in INTERVALS
-    has_form = has_form and not unsupported_types(alone)
-    return arrow_type(leaf.data_type) if has_form else pa.null()
+    is_odd = str(leaf.data_type) in {"variant", str(VOID), *INTERVALS}
+    return pa.null() if is_odd or unsupported_types(alone) else arrow_type(leaf.data_type)
 
 
 class ColumnBounds(NamedTuple):
@@ -474,7 +472,6 @@ def _struct(types: Mapping[Path, pa.DataType]) -> pa.DataType:
 
 NUM_INDEXED_COLUMNS: Final = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
-DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -503,13 +500,12 @@ def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tupl
             for leaf in leaves(schema)
             if any(tuple(map(str.lower, leaf.logical))[: len(path)] == path for path in prefixes)
         )
-    text = configuration.get(NUM_INDEXED_COLUMNS, str(DEFAULT_NUM_INDEXED_COLUMNS))
+    text = configuration.get(NUM_INDEXED_COLUMNS, "32")
     try:
         number = int(text)
     except ValueError:
-        raise UsageError(
-            f"{NUM_INDEXED_COLUMNS} must be a whole number, found {text!r}", property=text
-        ) from None
+        problem = f"{NUM_INDEXED_COLUMNS} must be a whole number, found {text!r}"
+        raise UsageError(problem, property=text) from None
     return tuple(leaves(schema) if number < 0 else islice(leaves(schema), number))
 
 
@@ -534,9 +530,8 @@ def wide_bounds(stats: str, *, where: str) -> str:
         document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])
         counted = msgspec.json.decode(document.get("numRecords", b"null"), type=int)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise CorruptLogError(
-            where, f"a deletion vector needs statistics with numRecords: {error}"
-        ) from error
+        problem = f"a deletion vector needs statistics with numRecords: {error}"
+        raise CorruptLogError(where, problem) from error
     if counted < 0:
         raise CorruptLogError(where, f"its statistics have numRecords {counted}")
     document["tightBounds"] = msgspec.Raw(b"false")

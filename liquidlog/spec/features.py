@@ -4,10 +4,6 @@
 append, or a change of clustering. A feature is listed for a use only if we meet all obligations
 that PROTOCOL.md states for it; all other features are refused by name.
 
-What IcebergCompatV1 and V2 ask of a table, so that its files make an Iceberg table too.
-
-Changes of a schema: wider types, demands of features, and whether written files stay valid.
-
 Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features"; PROTOCOL.md,
 "Iceberg Compatibility V1" and "Iceberg Compatibility V2"; Delta Spark, IcebergCompat; PROTOCOL.md,
 "Type Widening".
@@ -15,9 +11,10 @@ Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features"; 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import structs
@@ -109,43 +106,23 @@ LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 # vectors are counted, column mapping is resolved, types are named.
 _INSPECT_READER_FEATURES: Final = frozenset(
     {
-        *(
-            CATALOG_MANAGED,
-            COLUMN_MAPPING,
-            DELETION_VECTORS,
-            "timestampNtz",
-            "v2Checkpoint",
-            "vacuumProtocolCheck",
-        ),
-        *("typeWidening", "typeWidening-preview", "variantType", "variantType-preview"),
-        *(*SHREDDING, "geospatial"),
+        *(CATALOG_MANAGED, COLUMN_MAPPING, DELETION_VECTORS, *SHREDDING, "geospatial"),
+        *("timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint"),
+        *("vacuumProtocolCheck", "variantType", "variantType-preview"),
     }
 )
 
 _WRITE_FEATURES: Final = frozenset(
     {
         *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints"),
-        *(
-            CATALOG_MANAGED,
-            CHECKPOINT_PROTECTION,
-            CLUSTERING,
-            COLUMN_MAPPING,
-            DELETION_VECTORS,
-            DOMAIN_METADATA,
-        ),
+        *(CATALOG_MANAGED, CHECKPOINT_PROTECTION, CLUSTERING, COLUMN_MAPPING),
+        *(DELETION_VECTORS, DOMAIN_METADATA),
         *("generatedColumns", ICEBERG_COMPAT_V1, ICEBERG_COMPAT_V2, "identityColumns"),
         *(IN_COMMIT_TIMESTAMP, MATERIALIZE_PARTITIONS),
         *("invariants", ROW_TRACKING, "timestampNtz", "typeWidening", "typeWidening-preview"),
         *("v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview", *SHREDDING),
     }
 )
-
-_MATERIALIZING: Final = (
-    "delta.enableIcebergCompatV1",
-    "delta.enableIcebergCompatV2",
-    "delta.writePartitionColumnsToParquet",
-)
-"""Properties that ask for partition columns in data files."""
 
 
 def feature_named(name: str) -> str | None:
@@ -169,7 +146,7 @@ def implied_features(protocol: Protocol) -> tuple[str, ...]:
     implied = {
         name
         for name, (_, needed) in LEGACY_FEATURES.items()
-        if writer < WRITER_FEATURE_VERSION and writer >= needed
+        if needed <= writer < WRITER_FEATURE_VERSION
     }
     if reader == LEGACY_FEATURES[COLUMN_MAPPING][0]:
         implied.add(COLUMN_MAPPING)
@@ -208,12 +185,11 @@ def unsupported_for_writing(
     mode = configuration.get("delta.columnMapping.mode", "none")
     if mode != "none" and COLUMN_MAPPING not in table_features(protocol):
         problems.append("delta.columnMapping.mode without columnMapping")
-    if ROW_TRACKING in listed:
-        both = (ROW_TRACKING_ENABLED, ROW_TRACKING_SUSPENDED)
-        if DOMAIN_METADATA not in listed:
-            problems.append(f"{ROW_TRACKING} (without {DOMAIN_METADATA})")
-        if all(is_true(configuration, name) for name in both):
-            problems.append(f"{ROW_TRACKING} (enabled and suspended)")
+    if ROW_TRACKING in listed and DOMAIN_METADATA not in listed:
+        problems.append(f"{ROW_TRACKING} (without {DOMAIN_METADATA})")
+    both = (ROW_TRACKING_ENABLED, ROW_TRACKING_SUSPENDED)
+    if ROW_TRACKING in listed and all(is_true(configuration, name) for name in both):
+        problems.append(f"{ROW_TRACKING} (enabled and suspended)")
     missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
     problems.extend(f"{name} (a reader feature not in writerFeatures)" for name in sorted(missing))
     return (*malformed(protocol), *problems)
@@ -242,7 +218,8 @@ def has_deletion_vectors(protocol: Protocol, configuration: Mapping[str, str]) -
 def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
     """Return whether new data files must hold the table's partition columns too."""
     listed = MATERIALIZE_PARTITIONS in (protocol.writer_features or ())
-    return listed or any(is_true(configuration, name) for name in _MATERIALIZING)
+    asking = (PROPERTY_V1, PROPERTY_V2, "delta.writePartitionColumnsToParquet")
+    return listed or any(is_true(configuration, name) for name in asking)
 
 
 def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:
@@ -335,10 +312,11 @@ def without_feature(protocol: Protocol, feature: str) -> Protocol:
 
 def without_catalog(protocol: Protocol) -> Protocol:
     """Return the protocol without the feature of managed tables, which other engines refuse."""
+    readers, writers = protocol.reader_features or (), protocol.writer_features or ()
     return structs.replace(
         protocol,
-        reader_features=tuple(n for n in protocol.reader_features or () if n != CATALOG_MANAGED),
-        writer_features=tuple(n for n in protocol.writer_features or () if n != CATALOG_MANAGED),
+        reader_features=tuple(name for name in readers if name != CATALOG_MANAGED),
+        writer_features=tuple(name for name in writers if name != CATALOG_MANAGED),
     )
 
 
@@ -370,13 +348,12 @@ def file_tags(configuration: Mapping[str, str]) -> Mapping[str, str | None]:
     return {"ICEBERG_COMPAT_VERSION": "2"} if is_true(configuration, PROPERTY_V2) else {}
 
 
-def iceberg_problems(
+def _iceberg_problems(
     features: Collection[str],
     configuration: Mapping[str, str],
     schema: StructType,
     changes: Iterable[TypeChange],
 ) -> Iterator[str]:
-    """Yield what the enabled version forbids in a table's definition."""
     is_v1, is_v2 = (is_true(configuration, name) for name in (PROPERTY_V1, PROPERTY_V2))
     if is_v1 and is_v2:
         yield f"{ICEBERG_COMPAT_V1} and {ICEBERG_COMPAT_V2} at once"
@@ -394,11 +371,10 @@ def _problems_of_both(
     if mapping_mode(configuration) is MappingMode.NONE:
         yield f"{name} without column mapping"
     for path, source, target in changes:
+        pair = str(source), str(target)
+        is_known = pair == ("float", "double") or _INTEGERS.issuperset(pair)
         if isinstance(source, DecimalType) and isinstance(target, DecimalType):
             is_known = source.scale == target.scale
-        else:
-            pair = str(source), str(target)
-            is_known = pair == ("float", "double") or _INTEGERS.issuperset(pair)
         if not is_known:
             yield f"{name} with a change of {quote_path(path)} to {target}"
 
@@ -407,8 +383,8 @@ def _v1_problems(features: Collection[str], schema: StructType) -> Iterator[str]
     if DELETION_VECTORS in features:
         yield f"{ICEBERG_COMPAT_V1} with deletionVectors"
     for path, field in fields_with_paths(schema):
-        is_plain = str(field.data_type) not in {str(VOID), *INTERVALS}
-        if isinstance(field.data_type, ArrayType | MapType) or not is_plain:
+        is_odd = str(field.data_type) in {str(VOID), *INTERVALS}
+        if is_odd or isinstance(field.data_type, ArrayType | MapType):
             yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
 
 
@@ -468,8 +444,8 @@ def is_widening(source: DataType, target: DataType) -> bool:
             return False
 
 
-def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType]]:
-    for path, field in fields_with_paths(schema):
+def _type_changes(schema: StructType, *, physical: bool = False) -> Iterator[TypeChange]:
+    for path, field in fields_with_paths(schema, physical=physical):
         for inner, source, target in _recorded(field):
             yield (*path, *inner), source, target
 
@@ -477,9 +453,8 @@ def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType
 def earlier_types(schema: StructType) -> Mapping[Path, frozenset[DataType]]:
     """Return the types that files may still have for a column, by physical path."""
     found: dict[Path, set[DataType]] = {}
-    for path, field in fields_with_paths(schema, physical=True):
-        for inner, source, _ in _recorded(field):
-            found.setdefault((*path, *inner), set()).add(source)
+    for path, source, _ in _type_changes(schema, physical=True):
+        found.setdefault(path, set()).add(source)
     return {path: frozenset(types) for path, types in found.items()}
 
 
@@ -498,19 +473,16 @@ def _problems(path: Path, field: StructField) -> Iterator[str]:
             yield f"the type of {name}, which is {today} after a change to {target}"
 
 
-def _recorded(field: StructField) -> Iterator[tuple[Path, DataType, DataType]]:
+def _recorded(field: StructField) -> Iterator[TypeChange]:
     changes = field.metadata.get(TYPE_CHANGES) or []
     for change in changes if isinstance(changes, list) else [{}]:
         path = str(change.get("fieldPath") or "")
-        inner = tuple(path.split(".")) if path else ()
-        yield inner, _type(change, "fromType"), _type(change, "toType")
-
-
-def _type(change: Mapping[str, Any], key: str) -> DataType:
-    try:
-        return parse_type(change[key])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return PrimitiveType(f"unreadable {key}")
+        types: dict[str, DataType] = {}
+        for key in ("fromType", "toType"):
+            types[key] = PrimitiveType(f"unreadable {key}")
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                types[key] = parse_type(change[key])
+        yield tuple(path.split(".")) if path else (), types["fromType"], types["toType"]
 
 
 # Changes of a schema that leave older data files valid: new nullable columns, which are null in
@@ -546,11 +518,11 @@ def _growth(before: str, after: str) -> tuple[NewColumn | str, ...]:
         new = parse_schema(after, where="the schema after")
     except CorruptLogError as error:
         return (error.message,)
-    return tuple(_differences(old, new, (), ()))
+    return tuple(_differences(old, new))
 
 
 def _differences(
-    old: StructType, new: StructType, logical: Path, physical: Path
+    old: StructType, new: StructType, logical: Path = (), physical: Path = ()
 ) -> Iterator[NewColumn | str]:
     before = {field.name: field for field in old.fields}
     after = {field.name: field for field in new.fields}
@@ -611,7 +583,6 @@ def _added(field: StructField, logical: Path, physical: Path) -> Iterator[NewCol
 # Mapping", "Type Widening", "Void Type".
 
 MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
-_WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
 
 
 def file_problems(configuration: Mapping[str, str]) -> tuple[str, ...]:
@@ -631,12 +602,12 @@ def schema_problems(
     problems = list(mapping_problems(schema, configuration))
     for path, field in fields_with_paths(schema):
         problems += _problems(path, field)
-    changed = dict.fromkeys(path for path, _, _ in _type_changes(schema))
-    if not features & _WIDENING:
-        names = (quote_path(path) for path in changed)
+    changes = list(_type_changes(schema))
+    if not features & {"typeWidening", "typeWidening-preview"}:
+        names = (quote_path(path) for path in dict.fromkeys(path for path, _, _ in changes))
         problems += (f"a type change of {name} without typeWidening" for name in names)
     problems += _void_problems(schema, (), is_repeated=False)
-    problems += iceberg_problems(features, configuration, schema, _type_changes(schema))
+    problems += _iceberg_problems(features, configuration, schema, changes)
     return tuple(dict.fromkeys(problems))
 
 
