@@ -1,6 +1,6 @@
 """Values as text that hides nothing and has no secrets, and checks of arguments.
 
-Checks of arguments that callers pass. A single string is one item, never a list of letters.
+In checks of arguments, a single string is one item, never a list of letters.
 """
 
 import math
@@ -60,21 +60,19 @@ _SIGNED: Final = re.compile(
 )
 _BEARER: Final = re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}")
 _USER: Final = re.compile(r"(?i)\b(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^\s/?#@]+)@")
-_CONTAINER: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes with a container, not a user, before `@`."""
-_MASK: Final = "***"
 
 
 def masked(text: str) -> str:
     """Return `text` with `***` for signatures, tokens, and users with passwords."""
 
     def without_user(found: re.Match[str]) -> str:
-        is_container = found["scheme"].lower() in _CONTAINER and ":" not in found["user"]
-        return found[0] if is_container else f"{found['scheme']}://{_MASK}@"
+        may_name_container = found["scheme"].lower() in {"abfs", "abfss", "wasb", "wasbs"}
+        is_container = may_name_container and ":" not in found["user"]
+        return found[0] if is_container else f"{found['scheme']}://***@"
 
-    text = _SIGNED.sub(rf"\1{_MASK}", text)
+    text = _SIGNED.sub(r"\1***", text)
     text = _USER.sub(without_user, text) if "@" in text else text
-    return _BEARER.sub(rf"\1{_MASK}", text)
+    return _BEARER.sub(r"\1***", text)
 
 
 # Text from outside can have control characters, marks of text direction, characters without width,
@@ -145,15 +143,12 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 def parse_size(text: int | str) -> int:
     """Return a size in bytes; a number already is in bytes."""
     if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
-        raise UsageError(
-            f"a size must be bytes or text with a unit, as 16MiB, found {type(text).__name__}"
-        )
+        expected = "a size must be bytes or text with a unit, as 16MiB"
+        raise UsageError(f"{expected}, found {type(text).__name__}")
     match = _SIZE.fullmatch(str(text))
     if match is None:
-        raise UsageError(
-            f"{text!r} is not a size: write bytes or a number with a unit, as 16MiB, 1.5GiB, 100GB",
-            value=str(text),
-        )
+        expected = "write bytes or a number with a unit, as 16MiB, 1.5GiB, 100GB"
+        raise UsageError(f"{text!r} is not a size: {expected}", value=str(text))
     size_bytes = int(Decimal(match[1]) * 1024 ** _POWERS[match[2].lower()])
     if size_bytes <= 0:
         raise UsageError(f"the size {text!r} is not positive", value=str(text))
@@ -207,9 +202,8 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(
-            f"{text!r} is not a time; write it as 2026-01-31 or 2026-01-31T12:00:00Z", time=text
-        ) from None
+        problem = f"{text!r} is not a time; write it as 2026-01-31 or 2026-01-31T12:00:00Z"
+        raise UsageError(problem, time=text) from None
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -219,9 +213,8 @@ def parse_duration(text: str) -> int:
         raise UsageError(f"a duration must be text like 12h, found {type(text).__name__}")
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
-        raise UsageError(
-            f"{text!r} is not a duration; write it as 30s, 15m, 12h or 7d", duration=text
-        )
+        problem = f"{text!r} is not a duration; write it as 30s, 15m, 12h or 7d"
+        raise UsageError(problem, duration=text)
     return int(found[1]) * _UNIT_MS[found[2]]
 
 
@@ -259,8 +252,14 @@ class Rows(tuple[Mapping[str, Any], ...]):
 
     def to_arrow(self) -> pa.Table:
         """Return one Arrow row per mapping; columns are the keys of all rows."""
-        names = dict.fromkeys(name for row in self for name in row)
-        return pa.table({name: _column([row.get(name) for row in self]) for name in names})
+        columns: dict[str, pa.Array] = {}
+        for name in dict.fromkeys(name for row in self for name in row):
+            values = [row.get(name) for row in self]
+            columns[name] = pa.array(values)
+            if any(isinstance(value, Mapping) for value in values):
+                pairs = [None if value is None else list(value.items()) for value in values]
+                columns[name] = pa.array(pairs, pa.map_(pa.string(), pa.string()))
+        return pa.table(columns)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the rows as a data frame; needs pandas."""
@@ -270,13 +269,6 @@ class Rows(tuple[Mapping[str, Any], ...]):
         names = tuple(dict.fromkeys(name for row in self for name in row))
         rows = [[row.get(name) for name in names] for row in self]
         return f"<div>{_html_rows(names, rows)}</div>"
-
-
-def _column(values: list[Any]) -> pa.Array:
-    if any(isinstance(value, Mapping) for value in values):
-        pairs = [None if value is None else list(value.items()) for value in values]
-        return pa.array(pairs, pa.map_(pa.string(), pa.string()))
-    return pa.array(values)
 
 
 _NEAR: Final = 0.7
@@ -372,10 +364,8 @@ class Summary:
 
 
 def _values(value: object) -> Mapping[str, object]:
-    if not is_dataclass(value):
-        return {}
-    found = {one.name: getattr(value, one.name) for one in fields(value)}
-    return {name: item for name, item in found.items() if item is not None}
+    known = fields(value) if is_dataclass(value) else ()
+    return {one.name: getattr(value, one.name) for one in known}
 
 
 def _plain_fields(value: object) -> Mapping[str, object]:
@@ -397,11 +387,9 @@ def _html_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def _html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     head = "".join(f"<th>{escaped(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escaped(_text(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table>{f'<thead><tr>{head}</tr></thead>' if any(names) else ''}{body}</table>"
+    head = f"<thead><tr>{head}</tr></thead>" if any(names) else ""
+    cells = ("".join(f"<td>{escaped(_text(cell))}</td>" for cell in row) for row in rows)
+    return f"<table>{head}{''.join(f'<tr>{found}</tr>' for found in cells)}</table>"
 
 
 def _spelled(value: object) -> str:
@@ -451,9 +439,8 @@ def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tupl
     """Return the texts of a sequence, or one text as a tuple."""
     found = several(value, (str,), argument=argument, of=of)
     if not found and not empty:
-        raise UsageError(
-            f"{argument} must be a list of {of}, or one, found an empty {_kind(value)}"
-        )
+        kind = type(value).__name__
+        raise UsageError(f"{argument} must be a list of {of}, or one, found an empty {kind}")
     return found
 
 
@@ -514,14 +501,12 @@ def number(value: object, *, argument: str, least: float = 0.0) -> float:
 
 
 def text_mapping(value: object, *, argument: str) -> dict[str, str]:
+    expected = f"{argument} must be a mapping of names to texts"
     if not isinstance(value, Mapping):
-        raise UsageError(f"{argument} must be a mapping of names to texts, found {_kind(value)}")
+        raise UsageError(f"{expected}, found {type(value).__name__}")
     for name, item in value.items():
         if not isinstance(name, str) or not isinstance(item, str):
-            raise UsageError(
-                f"{argument} must be a mapping of names to texts,"
-                f" found {_kind(item)} for {_shown(name)}"
-            )
+            raise UsageError(f"{expected}, found {type(item).__name__} for {_shown(name)}")
     return dict(value)
 
 
@@ -533,13 +518,9 @@ def _shown(value: Any) -> str:  # noqa: ANN401  anything
     if value is None or isinstance(value, bool):
         return str(value)
     if not isinstance(value, str | bytes | int | float):
-        return f"an object of type {_kind(value)}"
+        return f"an object of type {type(value).__name__}"
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 # The compression codecs of data files, under the names that tables, plans and users give them.
@@ -569,11 +550,7 @@ CODEC_NAMES: Final = (*(codec.value for codec in Codec), *_ALIASES)
 
 
 def parse_codec(name: str, *, where: str = "compression") -> Codec:
-    lowered = name.lower()
-    if lowered in _ALIASES:
-        return _ALIASES[lowered]
-    if lowered not in CODEC_NAMES:
-        raise UsageError(
-            f"{where} must be one of {', '.join(CODEC_NAMES)}, found {name!r}", compression=name
-        )
-    return Codec(lowered)
+    if name.lower() not in CODEC_NAMES:
+        problem = f"{where} must be one of {', '.join(CODEC_NAMES)}, found {name!r}"
+        raise UsageError(problem, compression=name)
+    return Codec(_ALIASES.get(name.lower(), name.lower()))
