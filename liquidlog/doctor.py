@@ -6,6 +6,7 @@ all other fields of its add stay unchanged.
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -39,6 +40,7 @@ from liquidlog.snapshot import Snapshot, decoded_paths, logical_bytes
 from liquidlog.spec.actions import Change, CopiedAdd, FileChanges, FileKey
 from liquidlog.spec.bounds import (
     NUM_INDEXED_COLUMNS,
+    NUM_RECORDS,
     STATS_COLUMNS,
     Bounds,
     BoundsOf,
@@ -93,10 +95,9 @@ class Histories:
         self._other_vector: dict[FileKey, int] = {}
 
     def take(self, commit: FileChanges) -> None:
-        version = commit.version
+        version, unknown = commit.version, (None, 0)
         parents: set[int] = set()
         # If a file is removed with several vectors, the remove with its own vector comes first.
-        unknown = (None, 0)
         removed = sorted(
             set(commit.removed), key=lambda key: self._live.get(key[0], unknown)[0] != key[1]
         )
@@ -108,7 +109,10 @@ class Histories:
             elif live is not None:
                 self._other_vector[path, live[0]] = version
             else:
-                self._miss(path, version)
+                earlier = self._removed.get(path)
+                self._removed.setdefault(path, version)
+                if earlier != version and (earlier is not None or self._is_whole):
+                    self._missed.setdefault((version, earlier), []).append(path)
         for path, vector in commit.added:
             self._live[path] = (vector, version)
             self._removed.pop(path, None)
@@ -116,13 +120,6 @@ class Histories:
             self._operations[version] = commit.operation
             if commit.is_rewrite:
                 self._parents[version] = parents
-
-    def _miss(self, path: str, version: int) -> None:
-        earlier = self._removed.get(path)
-        if earlier is None:
-            self._removed[path] = version
-        if earlier != version and (earlier is not None or self._is_whole):
-            self._missed.setdefault((version, earlier), []).append(path)
 
     def missed(self) -> tuple[Missed, ...]:
         """Return the removes of files that were not live, if files with their rows still are."""
@@ -136,16 +133,16 @@ class Histories:
                 for first in (version, earlier)
             )
             are_doubled = {version, earlier} <= self._parents.keys()
+            one = Missed(
+                version=version,
+                operation=self._operations[version],
+                paths=tuple(sorted(paths)),
+                earlier=earlier,
+                files=tuple(sorted(later | before)),
+                are_doubled=are_doubled,
+            )
             # If no file of one version is left, rows that both moved are there once.
             if earlier is None or (later and before if are_doubled else later or before):
-                one = Missed(
-                    version=version,
-                    operation=self._operations[version],
-                    paths=tuple(sorted(paths)),
-                    earlier=earlier,
-                    files=tuple(sorted(later | before)),
-                    are_doubled=are_doubled,
-                )
                 found.append(one)
         return tuple(found)
 
@@ -332,26 +329,21 @@ def _fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = Non
 
 
 def _by_rewrite(
-    examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
-) -> Finding:
-    """Return a finding about files that only a rewrite changes; its command is one worth it."""
+    examined: Examined, name: str, detail: str, files: Mask, count: int | None = None
+) -> Iterator[Finding]:
+    """Yield a finding if there are files that only a rewrite changes; its command is worth it."""
+    count = int(files.sum()) if count is None else count
     verdict, rewritten = examined.verdict, examined.rewritten
-    command = None
-    if verdict is None:
-        why = "left alone: whether a rewrite is worth it was not judged"
-    elif verdict.best is None:
+    why, command = "left alone: whether a rewrite is worth it was not judged", None
+    if verdict is not None and verdict.best is None:
         shown = verdict.shown
         why = f"left alone: {verdict.sentence if shown is None else shown.problem}"
-    elif rewritten is not None and not np.any(rewritten & files):
+    elif verdict is not None and rewritten is not None and not np.any(rewritten & files):
         why = "left alone: the rewrite that is worth it takes none of them"
-    else:
+    elif verdict is not None and verdict.best is not None:
         why, command = "rewriting them is worth it", verdict.best.command
-    return Finding(
-        name=name,
-        detail=f"{detail}; {why}",
-        files=int(files.sum()) if count is None else count,
-        command=command,
-    )
+    if count > 0:
+        yield Finding(name=name, detail=f"{detail}; {why}", files=count, command=command)
 
 
 SMALL_FILE_BYTES: Final = 1 << 20
@@ -402,7 +394,7 @@ def _clustered(examined: Examined) -> Iterator[Finding]:
         return
     if health.unclustered_file_count:
         states = file_states(examined.snapshot, state.columns, 0)
-        yield _by_rewrite(
+        yield from _by_rewrite(
             examined,
             "unclustered-files",
             f"{health.unclustered_file_count} file(s) never clustered,"
@@ -433,7 +425,7 @@ def _small(examined: Examined) -> Iterator[Finding]:
         one.now.files - one.after.files >= 1 and one.saved_seconds > 0 for one in verdict.options
     )
     if any(opens_fewer):
-        yield _by_rewrite(
+        yield from _by_rewrite(
             examined,
             "small-files",
             f"{int(small.sum())} of {len(small)} files are smaller than"
@@ -445,12 +437,11 @@ def _small(examined: Examined) -> Iterator[Finding]:
 
 def _over_deleted(examined: Examined) -> Iterator[Finding]:
     files = examined.snapshot.files
-    shares = deleted_shares(files)
-    over: Mask = np.nan_to_num(shares) > MAX_DELETED_SHARE
+    over: Mask = np.nan_to_num(deleted_shares(files)) > MAX_DELETED_SHARE
     if not over.any():
         return
     dead = int(pc.sum(files["size"]).as_py()) - int(pc.sum(logical_bytes(files)).as_py())
-    yield _by_rewrite(
+    yield from _by_rewrite(
         examined,
         "over-deleted",
         f"{int(over.sum())} file(s) with more than {MAX_DELETED_SHARE:.0%} deleted rows; readers"
@@ -464,9 +455,7 @@ def _queried(examined: Examined) -> Iterator[Finding]:
     if queried is None or state is None:
         return
     own = {column.logical for column in state.columns}
-    indexed = {
-        leaf.logical for leaf in indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
-    }
+    indexed = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
     lacking = [
         one
         for one in queried.columns
@@ -474,9 +463,7 @@ def _queried(examined: Examined) -> Iterator[Finding]:
     ]
     if lacking:
         names = [quote_path(one.leaf.logical) for one in lacking]
-        outside = [
-            quote_path(one.leaf.logical) for one in lacking if one.leaf.logical not in indexed
-        ]
+        outside = [quote_path(one.leaf.logical) for one in lacking if one.leaf not in indexed]
         files = max(one.files_without for one in lacking)
         why = "files get them when they are rewritten"
         if outside:
@@ -488,20 +475,15 @@ def _queried(examined: Examined) -> Iterator[Finding]:
             command=_indexing(snapshot, outside) if outside else None,
             files=files,
         )
-    if own and is_unlike(queried):
+    share, read_share = queried.unlike_share, queried.unlike_read_share
+    if own and share >= _MATTERS and read_share >= _READS_MUCH:
         named = _listed([quote_path(path) for path in queried.unlike_columns])
-        columns, read = named or "no column with bounds", f"{queried.unlike_read_share:.0%}"
         yield Finding(
             name="layout-unlike-workload",
-            detail=f"{queried.unlike_share:.0%} of the queries compare {columns} and none of the"
-            f" clustering columns, and read {read} of the bytes",
+            detail=f"{share:.0%} of the queries compare {named or 'no column with bounds'} and none"
+            f" of the clustering columns, and read {read_share:.0%} of the bytes",
             command=_advise(examined),
         )
-
-
-def is_unlike(queried: Queried) -> bool:
-    """Return whether many queries compare no clustering column and read much."""
-    return queried.unlike_share >= _MATTERS and queried.unlike_read_share >= _READS_MUCH
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -593,11 +575,8 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
 def _domain_findings(examined: Examined) -> Iterator[Finding]:
     snapshot, state = examined.snapshot, examined.state
     if state is None:
-        yield _fixable(
-            snapshot,
-            BROKEN_DOMAIN,
-            f"{examined.domain_problem}; no engine knows the clustering columns",
-        )
+        detail = f"{examined.domain_problem}; no engine knows the clustering columns"
+        yield _fixable(snapshot, BROKEN_DOMAIN, detail)
         return
     for path in state.unresolved:
         yield _fixable(snapshot, BROKEN_DOMAIN, unresolved_problem(path))
@@ -619,31 +598,23 @@ def _domain_findings(examined: Examined) -> Iterator[Finding]:
 
 
 def _property_findings(examined: Examined) -> Iterator[Finding]:
-    snapshot = examined.snapshot
-    configuration = snapshot.metadata.configuration
+    configuration, faults = examined.snapshot.metadata.configuration, []
     for name, problem in examined.wrong_properties.items():
-        value = configuration[name]
-        yield _unset(
-            snapshot,
-            "wrong-property",
-            f"the property {name} cannot be {value!r}: {problem}; what needs it is refused",
-            name,
-        )
-    for name in filter(is_unknown, configuration):
-        yield _unset(snapshot, "unknown-property", f"{unknown_text(name)}; it has no effect", name)
+        cannot = f"the property {name} cannot be {configuration[name]!r}"
+        faults.append((name, "wrong-property", f"{cannot}: {problem}; what needs it is refused"))
+    faults += [
+        (name, "unknown-property", f"{unknown_text(name)}; it has no effect")
+        for name in filter(is_unknown, configuration)
+    ]
     if ZORDER_PROPERTY in configuration and examined.state is not None and examined.state.columns:
-        yield _unset(
-            snapshot,
-            "unused-property",
+        detail = (
             f"the property {ZORDER_PROPERTY} has no effect: the table is clustered by"
-            f" {', '.join(examined.state.names)}, and clustering columns decide the order",
-            ZORDER_PROPERTY,
+            f" {', '.join(examined.state.names)}, and clustering columns decide the order"
         )
-
-
-def _unset(snapshot: Snapshot, name: str, detail: str, unset: str) -> Finding:
-    command = alter(snapshot.uri, unset_properties([unset]))
-    return Finding(name=name, detail=detail, command=command)
+        faults.append((ZORDER_PROPERTY, "unused-property", detail))
+    for name, fault, detail in faults:
+        command = alter(examined.snapshot.uri, unset_properties([name]))
+        yield Finding(name=fault, detail=detail, command=command)
 
 
 def _statistics_findings(
@@ -652,27 +623,23 @@ def _statistics_findings(
     snapshot = examined.snapshot
     missing = without_range(snapshot, examined.bounds).num_rows
     if missing:
-        yield _fixable(
-            snapshot,
-            MISSING_STATISTICS,
-            f"{missing} file(s) without statistics of a clustering column; every query reads them",
-            files=missing,
-        )
+        without = f"{missing} file(s) without statistics of a clustering column"
+        detail = f"{without}; every query reads them"
+        yield _fixable(snapshot, MISSING_STATISTICS, detail, files=missing)
     configuration = snapshot.metadata.configuration
     indexed = {leaf.physical for leaf in indexed_leaves(snapshot.schema, configuration)}
-    outside = [column for column in columns if column.physical not in indexed]
+    outside = [column.name for column in columns if column.physical not in indexed]
     if outside:
-        names = ", ".join(column.name for column in outside)
+        no_statistics = f"the table's properties ask for no statistics of {', '.join(outside)}"
         yield Finding(
             name="unindexed-columns",
-            detail=f"the table's properties ask for no statistics of {names}, so new files lack"
-            " them",
+            detail=f"{no_statistics}, so new files lack them",
             command=_indexing(snapshot, [column.name for column in columns]),
         )
     for column in examined.health.columns if examined.health else ():
         if column.files_in_one_prefix:
             yield _fixable(
-                examined.snapshot,
+                snapshot,
                 CUT_STRINGS,
                 f"{column.files_in_one_prefix} file(s) whose values of {column.name} all begin with"
                 " the same characters, and the log keeps no others: queries cannot skip these"
@@ -687,54 +654,32 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
     renamed = 0 if retagging is None else retagging.files.num_rows
     if retagging is not None and renamed:
         examples = "; ".join(f"{old} is now {new}" for old, new in [*retagging.tags.items()][:3])
-        yield _fixable(
-            snapshot,
-            RENAMED_CUBES,
-            f"{renamed} file(s) with tags from before a rename ({examples}): OPTIMIZE treats"
-            " them as cubes of other columns",
-            files=renamed,
-        )
+        renames = f"{renamed} file(s) with tags from before a rename ({examples})"
+        detail = f"{renames}: OPTIMIZE treats them as cubes of other columns"
+        yield _fixable(snapshot, RENAMED_CUBES, detail, files=renamed)
     tags = snapshot.files["zorder_by"]
     odd = [tag for tag in pc.unique(tags).to_pylist() if tag and parse_zorder_by(tag) is None]
     unreadable = np.asarray(pc.is_in(tags, value_set=pa.array(odd, pa.string())), np.bool_)
-    if unreadable.any():
-        yield _by_rewrite(
-            examined,
-            "unreadable-tags",
-            f"{unreadable.sum()} file(s) with a ZCUBE_ZORDER_BY tag that is not a list of names",
-            unreadable,
-        )
+    detail = f"{unreadable.sum()} file(s) with a ZCUBE_ZORDER_BY tag that is not a list of names"
+    yield from _by_rewrite(examined, "unreadable-tags", detail, unreadable)
     states = file_states(snapshot, columns, 0)
     is_foreign = pc.equal(states, OTHER_PROVIDER)
     foreign = np.asarray(is_foreign, np.bool_)
-    if foreign.any():
-        known = snapshot.files["clustering_provider"].filter(is_foreign)
-        names = ", ".join(sorted(map(str, pc.unique(known).to_pylist())))
-        yield _by_rewrite(
-            examined,
-            "other-provider",
-            f"{foreign.sum()} file(s) clustered by another implementation ({names}); only a full"
-            " rewrite takes them",
-            foreign,
-        )
+    known = snapshot.files["clustering_provider"].filter(is_foreign)
+    names = ", ".join(sorted(map(str, pc.unique(known).to_pylist())))
+    detail = f"{foreign.sum()} file(s) clustered by another implementation ({names})"
+    only = "; only a full rewrite takes them"
+    yield from _by_rewrite(examined, "other-provider", detail + only, foreign)
     of_others = np.asarray(pc.equal(states, OTHER_COLUMNS), np.bool_)
     others = int(of_others.sum()) - renamed - int(unreadable.sum())
-    if others > 0:
-        yield _by_rewrite(
-            examined,
-            "other-columns",
-            f"{others} file(s) in cubes of other columns; only a full rewrite takes them",
-            of_others,
-            count=others,
-        )
+    detail = f"{others} file(s) in cubes of other columns"
+    yield from _by_rewrite(examined, "other-columns", detail + only, of_others, others)
 
 
 OPERATION: Final = "REPAIR"
 NOTHING_LEFT: Final = Change(operation=OPERATION, parameters={}, actions=())
 """No repair: other commits have meanwhile removed every file to repair."""
 _SECTIONS: Final = ("minValues", "maxValues", "nullCount")
-_NUM_RECORDS: Final = "numRecords"
-_TIGHT: Final = "tightBounds"
 
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -743,12 +688,10 @@ Document = dict[str, Any]
 
 def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
     """Return the change that replaces a broken domain by one with these columns, or none."""
+    names = ",".join(column.name for column in columns)
     return Change(
         operation=OPERATION,
-        parameters={
-            "fix": BROKEN_DOMAIN,
-            "newClusteringColumns": ",".join(column.name for column in columns),
-        },
+        parameters={"fix": BROKEN_DOMAIN, "newClusteringColumns": names},
         actions=(clustering_domain(columns),),
     )
 
@@ -779,48 +722,39 @@ def with_statistics(
     paths = (files["path"].to_pylist(), decoded_paths(files).to_pylist())
     adds = []
     for path, decoded, original, has_deleted in zip(*paths, originals, deleted, strict=True):
-        statistics = found.get(decoded)
-        if statistics is not None:
-            # Statistics are of physical rows: beside deleted rows they are not exact.
-            tight = False if has_deleted else True if tight_bounds else None
-            known = msgspec.json.decode(original.get("stats", b"null"), type=str | None)
-            stats = _completed(_document(known), statistics, tight=tight, replaces=replaces)
-            if stats is not None:
-                document = {
-                    **original,
-                    "dataChange": msgspec.Raw(b"false"),
-                    "stats": _encoder.encode(stats).decode(),
-                }
-                adds.append(
-                    CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
-                )
+        if decoded not in found:
+            continue
+        # Statistics are of physical rows: beside deleted rows they are not exact.
+        tight = False if has_deleted else True if tight_bounds else None
+        known = msgspec.json.decode(original.get("stats", b"null"), type=str | None)
+        stats = _completed(known, found[decoded], tight=tight, replaces=replaces)
+        if stats is not None:
+            text = _encoder.encode(stats).decode()
+            document = {**original, "dataChange": msgspec.Raw(b"false"), "stats": text}
+            raw = msgspec.Raw(msgspec.json.encode(document))
+            adds.append(CopiedAdd(path=path, document=raw))
     return tuple(adds)
 
 
 def _completed(
-    before: Document, statistics: FileStatistics, *, tight: bool | None, replaces: bool
+    known: str | None, statistics: FileStatistics, *, tight: bool | None, replaces: bool
 ) -> Document | None:
-    """Return statistics completed by others, None if that changes nothing."""
+    """Return statistics of the log completed by others, None if that changes nothing."""
+    before: Document = {}
+    with suppress(msgspec.MsgspecError, RecursionError):
+        read = _decoder.decode(known) if known else None
+        before = read if isinstance(read, dict) else {}
     computed = _decoder.decode(encode_stats(statistics))
-    rows = before.get(_NUM_RECORDS)
-    after = {**before, _NUM_RECORDS: computed[_NUM_RECORDS] if rows is None else rows}
+    rows = before.get(NUM_RECORDS)
+    after = {**before, NUM_RECORDS: computed[NUM_RECORDS] if rows is None else rows}
     for name in _SECTIONS:
         section = _filled(before.get(name), computed[name], replaces=replaces)
         after |= {name: section} if section or name in before else {}
     if after == before:
         return None
     if tight is False or (tight and not any(before.get(name) for name in _SECTIONS)):
-        after[_TIGHT] = tight
+        after["tightBounds"] = tight
     return after
-
-
-def _document(text: str | None) -> Document:
-    """Return statistics in the log, an empty document if they are not a JSON object."""
-    try:
-        found = _decoder.decode(text) if text else {}
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _filled(before: object, computed: Document, *, replaces: bool) -> Document:
