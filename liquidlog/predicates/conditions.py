@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from liquidlog.predicates.folding import asks_for_time, constant_value, is_now
 from liquidlog.predicates.literals import BITS, INTEGER_BITS, NEGATED, Comparable, SqlValue
 from liquidlog.predicates.workload import Session
 from liquidlog.snapshot import Snapshot, partition_values
+from liquidlog.spec.arrow import CHAR_VARCHAR
 from liquidlog.spec.bounds import (
     BoundsOf,
     ColumnBounds,
@@ -54,8 +55,7 @@ def sql_problem(error: SqlglotError, text: str) -> str:
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else None
     if found is None:
         return "a quote or a comment is not closed"
-    column = found.get("col") or 0
-    place = f"character {column}"
+    place = f"character {found.get('col') or 0}"
     if "\n" in text.strip():
         place = f"line {found.get('line')}, {place}"
     text = str(found.get("highlight") or "")
@@ -158,11 +158,8 @@ def require_repeatable(predicate: str) -> None:
     if condition.find(exp.Query) is not None:
         found.append("a sub-query")
     if found:
-        raise UsageError(
-            f"where must give the same answer for a row each time, found {', '.join(found)};"
-            " compare columns with constants",
-            where=predicate,
-        )
+        problem = f"where must give the same answer for a row each time, found {', '.join(found)}"
+        raise UsageError(f"{problem}; compare columns with constants", where=predicate)
 
 
 def _instead(statements: Sequence[object]) -> str:
@@ -230,9 +227,8 @@ def column_in(node: exp.Expression, schema: StructType, known: Mapping[Path, Lea
 def _enters_collection(schema: StructType, path: Path) -> bool:
     found = (find_column(schema, path[:length]) for length in range(1, len(path)))
     types = [field.data_type for field in found if field is not None]
-    return any(
-        isinstance(found, ArrayType | MapType) or found == PrimitiveType("variant")
-        for found in types
+    return PrimitiveType("variant") in types or any(
+        isinstance(one, ArrayType | MapType) for one in types
     )
 
 
@@ -248,7 +244,6 @@ def condition_on(
 
 
 def unrefused(found: T | UsageError) -> T:
-    """Return what was found, or raise the refusal."""
     if isinstance(found, UsageError):
         raise found
     return found
@@ -274,18 +269,18 @@ def referenced_leaves_each(
 ) -> tuple[tuple[Leaf, ...] | UsageError, ...]:
     """Return the leaves whose statistics each predicate needs, or why it is invalid."""
     partitions = {(name,) for name in snapshot.metadata.partition_columns}
-    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
-    conditions = [condition_on(predicate, snapshot) for predicate in predicates]
-    return tuple(
-        found
-        if isinstance(found, UsageError)
-        else tuple(
-            known[path]
-            for path in dict.fromkeys(found[1].values())
-            if path in known and path not in partitions
-        )
-        for found in conditions
-    )
+    known = {
+        leaf.logical: leaf for leaf in leaves(snapshot.schema) if leaf.logical not in partitions
+    }
+    each: list[tuple[Leaf, ...] | UsageError] = []
+    for predicate in predicates:
+        found = condition_on(predicate, snapshot)
+        if isinstance(found, UsageError):
+            each.append(found)
+        else:
+            paths = dict.fromkeys(found[1].values())
+            each.append(tuple(known[path] for path in paths if path in known))
+    return tuple(each)
 
 
 # Verdicts on the files of a table, from their bounds in the log
@@ -335,9 +330,8 @@ def compared(kind: type[exp.Expr], limits: Limits, wanted: Comparable) -> Verdic
     if kind in (exp.NEQ, exp.GT, exp.GTE):
         return compared(NEGATED[kind], limits, wanted).negated()
     if kind is exp.EQ:
-        reaches = true_or_unknown(pc.less_equal(low, wanted.high)) & true_or_unknown(
-            pc.greater_equal(high, wanted.low)
-        )
+        begins = true_or_unknown(pc.less_equal(low, wanted.high))
+        reaches = begins & true_or_unknown(pc.greater_equal(high, wanted.low))
         # All rows have the same known value, equal to the other side.
         only = pc.and_kleene(pc.equal(low, wanted.high), pc.equal(high, wanted.low))
         return Verdict(reaches, true_or_unknown(pc.invert(only)))
@@ -353,8 +347,6 @@ def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
     return np.asarray(filled, np.bool_)
 
 
-_FLOAT: Final = PrimitiveType("float")
-_CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _CHAR: Final = re.compile(r"(?<!var)char", re.IGNORECASE)
 _TIMES: Final = ("current_date", "current_timestamp", "localtimestamp")
 _COLLATIONS: Final = "__COLLATIONS"
@@ -367,13 +359,21 @@ class FileBounds:
     condition needs is kept. Source: Delta Spark, DataSkippingReader.verifyStatsForFilter.
     """
 
+    one_half_decides: ClassVar[bool] = True
+    """Whether BETWEEN is understood if one of its halves is."""
+
     def __init__(
         self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session
     ) -> None:
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
         named = [known[path] for path in columns if path in known]
-        measured = [leaf for leaf in named if leaf.logical not in partitions]
+        self._values = {
+            leaf.logical: partition_values(snapshot.files, leaf)
+            for leaf in named
+            if leaf.logical in partitions
+        }
+        measured = [leaf for leaf in named if leaf.logical not in self._values]
         self.schema = snapshot.schema
         # A column with such a name hides the time.
         hides_time = any(field.name.lower() in _TIMES for field in snapshot.schema.fields)
@@ -388,11 +388,6 @@ class FileBounds:
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses = 0
         self.not_pruning: list[exp.Expression] = []
-        self._values = {
-            leaf.logical: partition_values(snapshot.files, leaf)
-            for leaf in named
-            if leaf.logical in partitions
-        }
 
     @property
     def everything(self) -> Mask:
@@ -410,10 +405,6 @@ class FileBounds:
         if self.misses > before:
             self.not_pruning.append(node)
         return verdict
-
-    def count_halves(self, before: int) -> None:
-        """Count two halves as one miss, and only if both are not understood."""
-        self.misses = before + (self.misses - before) // 2
 
     def value(self, node: exp.Expression) -> SqlValue | None:
         """Return the value of a constant expression, None for other expressions."""
@@ -443,7 +434,7 @@ class FileBounds:
         """Return whether all rows of a file have one value, so that bounds are exact."""
         return leaf.logical in self._values
 
-    def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    def limits(self, leaf: Leaf, wanted: pa.DataType) -> Limits:
         """Return the bounds of a leaf as `wanted`, null where unknown."""
         if leaf.logical in self._values:
             low = high = self._values[leaf.logical].values
@@ -464,11 +455,11 @@ class FileBounds:
     def _mended(self, leaf: Leaf) -> ColumnBounds:
         if leaf.logical not in self._stated:
             stated = self._bounds.columns[self._numbers[leaf.logical]]
-            was_float = _FLOAT in self._earlier.get(leaf.physical, frozenset())
+            earlier = self._earlier.get(leaf.physical, frozenset())
             self._stated[leaf.logical] = skipping_bounds(
                 stated,
                 leaf.data_type,
-                was_float=was_float,
+                was_float=PrimitiveType("float") in earlier,
                 is_like_element=is_like_element(leaf, self.schema),
             )
         return self._stated[leaf.logical]
@@ -493,6 +484,8 @@ class FileBounds:
 class ProvingBounds(FileBounds):
     """Bounds that prove a condition for every row of a file without deleted rows, nulls or NaN."""
 
+    one_half_decides = False
+
     def __init__(
         self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session
     ) -> None:
@@ -507,14 +500,10 @@ class ProvingBounds(FileBounds):
             self._whole &= ~self.may_have_null(leaf) if leaf and is_counted else False
         self._whole &= ~self._lacking
 
-    def count_halves(self, before: int) -> None:
-        """Keep the count: either half may fail."""
-
     def constant(self, *, value: bool | None) -> Verdict:
-        """Return the verdict on TRUE, FALSE or NULL."""
         return self.unknown() if value is None else super().constant(value=value)
 
-    def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    def limits(self, leaf: Leaf, wanted: pa.DataType) -> Limits:
         """Return the bounds of a leaf as `wanted`, null where unknown or unreliable."""
         if can_be_nan(leaf.data_type):
             unknown = pa.nulls(self.count, wanted)
@@ -533,6 +522,6 @@ def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
     """Return whether Spark compares stored values: it pads CHAR, and collations change order."""
     paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
     metadata = [field.metadata for path in paths if (field := find_column(schema, path))]
-    is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)
+    is_char = any(_CHAR.search(str(found.get(CHAR_VARCHAR, ""))) for found in metadata)
     has_collation = any(_COLLATIONS in found for found in metadata)
     return has_bounds(leaf.data_type) and not is_char and not has_collation

@@ -39,6 +39,7 @@ from liquidlog.predicates.literals import (
     integer,
     midnight,
     midnight_us,
+    moment_of,
     moment_text,
     number_text,
 )
@@ -57,6 +58,7 @@ UNITS: Final[Mapping[str, str]] = {
 }
 
 _OF_DATES: Final = ("year", "quarter", "month", "week")
+_DATE_UNITS: Final = {name: unit for name, unit in UNITS.items() if unit in _OF_DATES}
 _SIZES_US: Final[Mapping[str, int]] = {
     "week": 7 * DAY_US,
     "day": DAY_US,
@@ -67,11 +69,6 @@ _SIZES_US: Final[Mapping[str, int]] = {
     "microsecond": 1,
 }
 _MONTHS: Final[Mapping[str, int]] = {"year": 12, "quarter": 3, "month": 1}
-
-
-def unit_of_dates(name: str) -> str | None:
-    unit = UNITS.get(name.upper())
-    return unit if unit in _OF_DATES else None
 
 
 def begin_us(local_us: int, unit: str) -> int:
@@ -212,11 +209,9 @@ def _moved_moment(value: Moment, by: Duration, session: Session) -> SqlValue | N
     rest_us = by.micros - days * DAY_US
     if session.time_zone is None:
         return _moved_anywhere(value, in_days, rest_us, session)
-    starts = (
-        session.instants_us(value.written_us)
-        if value.offset_us is None
-        else (value.written_us - value.offset_us,)
-    )
+    starts: tuple[int, ...] = session.instants_us(value.written_us)
+    if value.offset_us is not None:
+        starts = (value.written_us - value.offset_us,)
     # Days and months are added to local time, hours to the instant.
     ends = [
         end + rest_us
@@ -259,7 +254,7 @@ _OF_DOUBLES: Final[Mapping[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Mul: operator.mul,
     exp.Div: operator.truediv,
 }
-_COMPARISONS: Final[Mapping[type[exp.Expression], Callable[[Decimal, Decimal], bool]]] = {
+COMPARISONS: Final[Mapping[type[exp.Expression], Callable[[Decimal, Decimal], bool]]] = {
     exp.EQ: operator.eq,
     exp.NEQ: operator.ne,
     exp.LT: operator.lt,
@@ -282,12 +277,7 @@ def calculated(kind: type[exp.Expression], left: SqlValue, right: SqlValue) -> S
             return None
 
 
-def holds(kind: type[exp.Expression], left: Exact, right: Exact) -> bool:
-    """Return whether a comparison of two numbers is true."""
-    return _COMPARISONS[kind](left.value, right.value)
-
-
-def negative(value: SqlValue) -> SqlValue | None:
+def negative(value: SqlValue | None) -> SqlValue | None:
     """Return the negative value, None if it depends on the session."""
     match value:
         case Exact(number, digits, scale, bits):
@@ -302,7 +292,9 @@ def negative(value: SqlValue) -> SqlValue | None:
 
 def _of_integers(kind: type[exp.Expression], left: Exact, right: Exact) -> SqlValue | None:
     one, other = int(left.value), int(right.value)
-    bits = max(_true_bits(left), _true_bits(right))
+    # Spark parses minus and digits as one literal: the smallest integer is not a long.
+    least = Decimal(-1 << 31)
+    bits = max(32 if side.value == least else side.bits for side in (left, right))
     if kind in _OF_DECIMALS:
         return integer(int(_OF_DECIMALS[kind](left.value, right.value)), bits)
     if other == 0:
@@ -313,11 +305,6 @@ def _of_integers(kind: type[exp.Expression], left: Exact, right: Exact) -> SqlVa
     if kind is exp.IntDiv:
         return integer(quotient, 64)
     return integer(one - other * quotient, bits) if kind is exp.Mod else None
-
-
-def _true_bits(value: Exact) -> int:
-    # Spark parses minus and digits as one literal: the smallest integer is not a long.
-    return 32 if value.bits == 64 and value.value == -(1 << 31) else value.bits  # noqa: PLR2004
 
 
 def _of_decimals(kind: type[exp.Expression], left: Exact, right: Exact) -> Exact | None:
@@ -359,7 +346,6 @@ def _double(value: SqlValue) -> float | None:
 #
 # A value that depends on the session's time zone becomes a span of its values in all zones.
 
-_NOW: Final = "now"
 _CLOCK: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp)
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _TIMESTAMPS: Final = (
@@ -380,13 +366,12 @@ def constant_value(node: exp.Expression, session: Session) -> SqlValue | None:
 
 def asks_for_time(node: exp.Expression) -> bool:
     """Return whether an expression depends on the time of the query."""
-    if any(node.find_all(*_CLOCK)):
-        return True
-    return any(is_now(found) for found in node.find_all(exp.Anonymous))
+    found = node.find_all(*_CLOCK, exp.Anonymous)
+    return any(not isinstance(one, exp.Anonymous) or is_now(one) for one in found)
 
 
 def is_now(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() == _NOW and not node.expressions
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "now" and not node.expressions
 
 
 def _value(node: exp.Expression, session: Session) -> SqlValue | None:
@@ -398,11 +383,9 @@ def _value(node: exp.Expression, session: Session) -> SqlValue | None:
         case exp.Concat():
             return adjacent_texts(node)
         case exp.Neg():
-            inner = _value(node.this, session)
-            return None if inner is None else negative(inner)
+            return negative(_value(node.this, session))
         case exp.Cast():
-            inner = _value(node.this, session)
-            return None if inner is None else _cast(inner, node.to, session)
+            return _cast(_value(node.this, session), node.to, session)
         case exp.CurrentDate() | exp.CurrentTimestamp() | exp.Localtimestamp() | exp.Anonymous():
             return _called(node, session)
         case _ if isinstance(node, _ARITHMETIC):
@@ -433,19 +416,16 @@ def _of_time(node: exp.Expression, session: Session) -> SqlValue | None:
             # With a format, some sessions refuse spellings other than yyyy-mm-dd.
             is_iso = node.text("format") == _ISO_DATE and isinstance(node.this, exp.Literal)
             is_plain = node.args.get("format") is None or is_iso
-            return _date(node.this, session) if is_plain else None
-        case exp.DateTrunc():
-            unit = unit_of_dates(node.text("unit"))
-            day = _date(node.this, session)
-            if unit is None:
-                return None
+            return _as_date(_value(node.this, session), session) if is_plain else None
+        case exp.DateTrunc() if unit := _DATE_UNITS.get(node.text("unit").upper()):
+            day = _as_date(_value(node.this, session), session)
             return _ends(day, lambda end: day_of(begin_us(midnight_us(end), unit)))
         case exp.TimestampTrunc() if node.args.get("zone") is None:
             return _truncated(_value(node.this, session), node.text("unit"), session)
         case exp.LastDay():
+            day = _as_date(_value(node.this, session), session)
             return _ends(
-                _date(node.this, session),
-                lambda day: day.replace(day=calendar.monthrange(day.year, day.month)[1]),
+                day, lambda end: end.replace(day=calendar.monthrange(end.year, end.month)[1])
             )
         case exp.Year() | exp.Month() | exp.Day() | exp.DayOfMonth():
             return _part(node, session)
@@ -461,7 +441,10 @@ def _added(node: exp.Expression, session: Session) -> SqlValue | None:
             unit = Duration(months=1)
         case _:
             return None
-    day, count = _date(node.this, session), _whole(_value(node.expression, session))
+    day, count = (
+        _as_date(_value(node.this, session), session),
+        _whole(_value(node.expression, session)),
+    )
     return None if day is None or count is None else moved(day, unit.times(count), session)
 
 
@@ -477,16 +460,12 @@ def _calculated(node: exp.Expression, session: Session) -> SqlValue | None:
     left, right = _value(node.this, session), _value(node.expression, session)
     if left is None or right is None:
         return None
-    if isinstance(node, exp.Add | exp.Sub) and _is_date(left):
-        return _days_later(left, right, sign, session)
     if isinstance(node, exp.Add) and _is_date(right):
-        return _days_later(right, left, 1, session)
+        left, right = right, left
+    if isinstance(node, exp.Add | exp.Sub) and _is_date(left):
+        days = _whole(right)
+        return None if days is None else moved(left, Duration(0, sign * days * DAY_US), session)
     return calculated(type(node), left, right)
-
-
-def _days_later(day: SqlValue, count: SqlValue, sign: int, session: Session) -> SqlValue | None:
-    days = _whole(count)
-    return None if days is None else moved(day, Duration(micros=sign * days * DAY_US), session)
 
 
 def _whole(value: SqlValue | None, most_bits: int = 32) -> int | None:
@@ -498,7 +477,7 @@ def _is_date(value: SqlValue) -> bool:
     return isinstance(value.low if isinstance(value, ValueSpan) else value, dt.date)
 
 
-def _cast(value: SqlValue, target: exp.DataType, session: Session) -> SqlValue | None:
+def _cast(value: SqlValue | None, target: exp.DataType, session: Session) -> SqlValue | None:
     kind = target.this
     if kind == exp.DataType.Type.DATE:
         return _as_date(value, session)
@@ -510,12 +489,7 @@ def _cast(value: SqlValue, target: exp.DataType, session: Session) -> SqlValue |
     return _as_local(value, session) if is_local else _ends(value, _as_timestamp)
 
 
-def _date(node: exp.Expression, session: Session) -> SqlValue | None:
-    value = _value(node, session)
-    return None if value is None else _as_date(value, session)
-
-
-def _as_date(value: SqlValue, session: Session) -> SqlValue | None:
+def _as_date(value: SqlValue | None, session: Session) -> SqlValue | None:
     match value:
         case str():
             moment = moment_text(value, is_local=True)
@@ -532,7 +506,7 @@ def _as_date(value: SqlValue, session: Session) -> SqlValue | None:
             return None
 
 
-def _as_local(value: SqlValue, session: Session) -> SqlValue | None:
+def _as_local(value: SqlValue | None, session: Session) -> SqlValue | None:
     match value:
         case ValueSpan(low, high):
             return spanning(_as_local(low, session), _as_local(high, session))
@@ -569,7 +543,7 @@ def _truncated(value: SqlValue | None, name: str, session: Session) -> SqlValue 
     unit = UNITS.get(name.upper())
     if isinstance(value, str):
         value = moment_text(value, is_local=False)
-    if unit is None or value is None:
+    if unit is None:
         return None
     match _as_local(value, session):
         case Moment() as local:
@@ -588,15 +562,14 @@ def _ends(value: SqlValue | None, of: Callable[[Any], SqlValue | None]) -> SqlVa
 
 
 def _part(node: exp.Expression, session: Session) -> SqlValue | None:
-    value = _date(node.this, session)
+    value = _as_date(_value(node.this, session), session)
     low, high = (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
     if not isinstance(low, dt.date) or not isinstance(high, dt.date):
         return None
     if isinstance(node, exp.Year):
         return spanning(integer(low.year, 32), integer(high.year, 32))
-    return (
-        None if low != high else integer(low.month if isinstance(node, exp.Month) else low.day, 32)
-    )
+    part = low.month if isinstance(node, exp.Month) else low.day
+    return integer(part, 32) if low == high else None
 
 
 # Functions with one value for all times of a period, like year(t), as ranges of their column
@@ -656,7 +629,7 @@ def period_of(
             leaf = _time(node, leaf_of)
             return None if leaf is None else Period(leaf, "day", DATE)
         case exp.DateTrunc():
-            leaf, unit = _time(node.this, leaf_of), unit_of_dates(node.text("unit"))
+            leaf, unit = _time(node.this, leaf_of), _DATE_UNITS.get(node.text("unit").upper())
             return None if leaf is None or unit is None else Period(leaf, unit, DATE)
         case exp.TimestampTrunc() if node.args.get("zone") is None:
             leaf, unit = leaf_of(node.this.unnest()), UNITS.get(node.text("unit").upper())
@@ -768,10 +741,8 @@ def _numbered(period: Period, number: int) -> tuple[int, int]:
 def _edges_of_moment(
     period: Period, value: SqlValue, session: Session
 ) -> tuple[Comparable, Comparable] | None:
-    moment = moment_text(value, is_local=False) if isinstance(value, str) else value
-    if isinstance(moment, dt.date):
-        moment = midnight(moment)
-    if not isinstance(moment, Moment):
+    moment = moment_of(value, is_local=False)
+    if moment is None:
         return None
     local_us = moment.written_us
     if moment.offset_us is not None and not moment.is_local:
@@ -797,16 +768,13 @@ def _edges_of_local(period: Period, local_us: int, session: Session) -> tuple[_R
         return (first, first), (end, end)
     if period.leaf.data_type != TIMESTAMP:
         # The column becomes an instant first, for which clocks may show another time.
-        return (_around(begin), _around(end)) if is_begin else (loose, loose)
+        low, high = ((place - ANY_SHIFT_US, place + ANY_SHIFT_US) for place in (begin, end))
+        return (low, high) if is_begin else (loose, loose)
     if session.time_zone is None:
         is_plain = is_begin and period.unit in _OF_DATES
     else:
         is_plain = all(session.shows_once(place) for place in (begin, local_us, end))
     return ((first, first), (end, end)) if is_plain else (loose, loose)
-
-
-def _around(place: int) -> _Range:
-    return place - ANY_SHIFT_US, place + ANY_SHIFT_US
 
 
 def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:

@@ -198,8 +198,7 @@ def number_text(text: str) -> SqlValue | None:
         value = int(text)
         bits = 32 if value < 1 << 31 else 64
         digits = max(len(str(value)), DIGITS_OF_BITS[bits])
-        is_integer = value < 1 << 63
-        exact = Exact(Decimal(value), digits, 0, bits if is_integer else 0)
+        exact = Exact(Decimal(value), digits, 0, bits if value < _INT64 else 0)
         return exact if digits <= MOST_DIGITS else None
     if _DECIMAL.fullmatch(text):
         whole, _, fraction = text.partition(".")
@@ -214,11 +213,15 @@ def _double(text: str) -> Floating | None:
     return Floating(value, value) if math.isfinite(value) else None
 
 
-def as_number(value: SqlValue, target: exp.DataType) -> SqlValue | None:
+def as_number(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
     """Return the value of a cast to a number type, None if sessions differ."""
     match target.this:
         case kind if kind in INTEGER_BITS:
-            return _as_integer(value, INTEGER_BITS[kind])
+            whole = _integer_text(value) if isinstance(value, str) else None
+            number = value if whole is None else Exact(Decimal(whole), MOST_DIGITS, 0)
+            if not isinstance(number, Exact) or number.value != int(number.value):
+                return None
+            return integer(int(number.value), INTEGER_BITS[kind])
         case exp.DataType.Type.DECIMAL:
             return _as_decimal(value, target)
         case exp.DataType.Type.DOUBLE:
@@ -229,21 +232,13 @@ def as_number(value: SqlValue, target: exp.DataType) -> SqlValue | None:
             return None
 
 
-def _as_integer(value: SqlValue, bits: int) -> Exact | None:
-    if isinstance(value, str) and (whole_text := _integer_text(value)) is not None:
-        value = Exact(Decimal(whole_text), MOST_DIGITS, 0)
-    if not isinstance(value, Exact) or value.value != int(value.value):
-        return None
-    return integer(int(value.value), bits)
-
-
 def integer(value: int, bits: int) -> Exact | None:
     """Return an integer of this width in bits, None if it does not fit."""
     fits = -(1 << (bits - 1)) <= value < 1 << (bits - 1)
     return Exact(Decimal(value), DIGITS_OF_BITS[bits], 0, bits) if fits else None
 
 
-def _as_decimal(value: SqlValue, target: exp.DataType) -> Exact | None:
+def _as_decimal(value: SqlValue | None, target: exp.DataType) -> Exact | None:
     """Return the value of a cast to a decimal, None if the cast would change it."""
     names = [parameter.name for parameter in target.expressions]
     if len(names) != 2 or not all(_INTEGER.fullmatch(name) for name in names):  # noqa: PLR2004
@@ -258,7 +253,7 @@ def _as_decimal(value: SqlValue, target: exp.DataType) -> Exact | None:
     return Exact(exact.value, precision - scale, scale) if fits else None
 
 
-def _as_double(value: SqlValue) -> Floating | None:
+def _as_double(value: SqlValue | None) -> Floating | None:
     match value:
         case Exact(number):
             return Floating(float(number), float(number))
@@ -308,8 +303,9 @@ def comparables(
             return _all(_instant(value, time_zone) for value in values)
         case PrimitiveType("date"):
             days = (date_text(one) if isinstance(one, str) else one for one in values)
-            dates = (day if isinstance(day, dt.date) else None for day in days)
-            return _all(None if day is None else between(day, kind=pa.date32()) for day in dates)
+            return _all(
+                between(day, kind=pa.date32()) if isinstance(day, dt.date) else None for day in days
+            )
         case DecimalType():
             return _each(values, _among_doubles)
         case PrimitiveType(name) if name in _CONVERTERS:
@@ -353,13 +349,13 @@ def _all(found: Iterable[Comparable | None]) -> tuple[Comparable, ...] | None:
 def _with_integers(values: Sequence[SqlValue], name: str) -> tuple[Comparable, ...] | None:
     exact = [value for value in values if isinstance(value, Exact)]
     if len(exact) < len(values):
-        return _each(values, lambda value: _beside_integer(value, name))
+        return _each(values, partial(_beside_integer, bits=BITS[name]))
     if all(not value.scale and abs(value.value) < _INT64 for value in exact):
         return tuple(between(int(value.value)) for value in exact)
     return _as_decimals(exact, DIGITS_OF_BITS[BITS[name]], 0)
 
 
-def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
+def _beside_integer(value: SqlValue, bits: int) -> Comparable | None:
     match value:
         # Compared with a float, integers become floats in one mode, doubles in the other.
         case Floating(low, high, False):
@@ -367,8 +363,8 @@ def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
         case str():
             # Other spellings are an error in one mode, a number or null in the other.
             whole = _integer_text(value)
-            limit = 1 << (BITS[name] - 1)
-            return between(whole) if whole is not None and -limit <= whole < limit else None
+            number = None if whole is None else integer(whole, bits)
+            return None if number is None else between(whole)
         case _:
             return None
 
@@ -397,7 +393,7 @@ def _among_doubles(value: SqlValue, *, is_float: bool = False) -> Comparable | N
 
 
 def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
-    moment = _moment(value, is_local=False)
+    moment = moment_of(value, is_local=False)
     if moment is None:
         return None
     if moment.offset_us is not None and not moment.is_local:
@@ -406,7 +402,7 @@ def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
 
 
 def _local_instant(value: SqlValue) -> Comparable | None:
-    moment = _moment(value, is_local=True)
+    moment = moment_of(value, is_local=True)
     if moment is None:
         return None
     if moment.is_local:
@@ -419,7 +415,8 @@ def _local_instant(value: SqlValue) -> Comparable | None:
     return between(instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US)
 
 
-def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
+def moment_of(value: SqlValue, *, is_local: bool) -> Moment | None:
+    """Return a moment, that of a text, or midnight of a day; None for other values."""
     match value:
         case Moment():
             return value
@@ -487,11 +484,8 @@ def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.
         return
     name, found = quote_path(leaf.logical), shown_sql(node)
     subject = name if data_type == leaf.data_type else f"this function of {name}"
-    raise UsageError(
-        f"{subject} ({data_type}) cannot be compared with {found}: expected {_EXPECTED[kind]}",
-        column=name,
-        literal=found,
-    )
+    cannot = f"{subject} ({data_type}) cannot be compared with {found}"
+    raise UsageError(f"{cannot}: expected {_EXPECTED[kind]}", column=name, literal=found)
 
 
 def refuse_impossible(condition: exp.Expression) -> None:

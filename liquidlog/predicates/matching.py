@@ -38,12 +38,12 @@ from liquidlog.predicates.conditions import (
     unrefused,
 )
 from liquidlog.predicates.folding import (
+    COMPARISONS,
     Edges,
     Period,
     asks_for_time,
     constant_value,
     edges,
-    holds,
     period_of,
     with_dates,
 )
@@ -224,7 +224,8 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
             missed = bounds.misses
             low = _compare(exp.GTE, node.this, node.args["low"], bounds)
             high = _compare(exp.LTE, node.this, node.args["high"], bounds)
-            bounds.count_halves(missed)
+            if bounds.one_half_decides:
+                bounds.misses = missed + (bounds.misses - missed) // 2
             return low & high
         case exp.In():
             return _judge_in(node, bounds)
@@ -321,11 +322,11 @@ def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
     escape = "\\"
     if isinstance(node, exp.Escape):
         node, escape = node.this, str(bounds.value(node.expression) or "")
-    if not isinstance(node, exp.Like | exp.StartsWith):
+    if not isinstance(node, exp.Like | exp.StartsWith) or len(escape) != 1:
         return bounds.unknown()
     leaf, value = bounds.leaf(node.this), bounds.value(node.expression)
     is_text = leaf is not None and leaf.data_type == PrimitiveType("string")
-    if leaf is None or not is_text or not isinstance(value, str) or len(escape) != 1:
+    if leaf is None or not is_text or not isinstance(value, str):
         return bounds.unknown()
     if not has_plain_order(leaf, bounds.schema):
         return bounds.unknown()
@@ -344,9 +345,8 @@ def _begins_with(leaf: Leaf, wanted: Pattern, bounds: FileBounds) -> Verdict:
     start = pa.scalar(prefix, pa.binary())
     low, high = (pc.cast(end, pa.binary()) for end in bounds.limits(leaf, pa.string()))
     low_begins, high_begins = (pc.binary_slice(end, 0, len(prefix)) for end in (low, high))
-    may = true_or_unknown(pc.less_equal(low_begins, start)) & true_or_unknown(
-        pc.greater_equal(high, start)
-    )
+    reaches = true_or_unknown(pc.greater_equal(high, start))
+    may = true_or_unknown(pc.less_equal(low_begins, start)) & reaches
     all_begin = pc.and_kleene(pc.equal(low_begins, start), pc.equal(high_begins, start))
     some = bounds.may_have_value(leaf)
     # If the pattern is more than a prefix, any text may fail.
@@ -366,14 +366,11 @@ def _compare(
         return bounds.unknown()
     constant = bounds.value(left)
     if isinstance(value, Exact) and isinstance(constant, Exact):
-        return bounds.constant(value=holds(operator, constant, value))
+        return bounds.constant(value=COMPARISONS[operator](constant.value, value.value))
     if leaf is None:
         period = period_of(left, bounds.leaf)
-        return (
-            bounds.unknown()
-            if period is None
-            else _compared_period(operator, period, right, bounds)
-        )
+        found = None if period is None else _compared_period(operator, period, right, bounds)
+        return found or bounds.unknown()
     wanted = _wanted(leaf, [value], [right], bounds)
     if wanted is None:
         return _any_value(leaf, bounds)
@@ -383,10 +380,10 @@ def _compare(
         return found
     # Spark treats the comparison as a constant, for nulls too: DecimalPrecision,
     # integralAndDecimalLiteral.
-    null, is_true = bounds.may_have_null(leaf), holds(operator, _ZERO, exact)
-    return Verdict(
-        found.can_be_true | (null & is_true), found.can_be_false | (null & (not is_true))
-    )
+    null, is_true = bounds.may_have_null(leaf), COMPARISONS[operator](_ZERO.value, exact.value)
+    if is_true:
+        return Verdict(found.can_be_true | null, found.can_be_false)
+    return Verdict(found.can_be_true, found.can_be_false | null)
 
 
 def _compared_period(
@@ -456,15 +453,12 @@ def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
         try:
             document = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise UsageError(
-                f"{place} is not a JSON object; a file of SQL has a name that ends in .sql",
-                where=place,
-            ) from error
+            fault = f"{place} is not a JSON object; a file of SQL has a name that ends in .sql"
+            raise UsageError(fault, where=place) from error
         condition = document.get("where")
         if not isinstance(condition, str) or set(document) - {"where", "weight"}:
-            raise UsageError(
-                f'{place} is not of the form {{"where": "...", "weight": 1}}', where=place
-            )
+            fault = f'{place} is not of the form {{"where": "...", "weight": 1}}'
+            raise UsageError(fault, where=place)
         weight = positive_weight(document.get("weight", 1), place)
         found = condition_or_problem(condition)
         problem = f"{place}: {found.message}" if isinstance(found, UsageError) else None
@@ -512,10 +506,8 @@ def answers(
     if len(workload) == 1 and refused:
         raise refused[0][1]
     if len(refused) == len(workload):
-        raise UsageError(
-            f"none of {len(refused)} predicates is a condition on this table;"
-            f" the first: {refused[0][1].message}"
-        )
+        problem = f"none of {len(refused)} predicates is a condition on this table"
+        raise UsageError(f"{problem}; the first: {refused[0][1].message}")
     return Answers(
         workload=tuple(predicate for predicate, one in pairs if isinstance(one, Judged)),
         judged=tuple(one for one in found if isinstance(one, Judged)),
@@ -531,20 +523,8 @@ def answers(
 _Value = SqlValue | bool
 
 _OF_NULL_NULL: Final = (
-    exp.Cast,
-    exp.Neg,
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.Year,
-    exp.Month,
-    exp.Day,
-    exp.DateTrunc,
-    exp.TimestampTrunc,
-    exp.TsOrDsToDate,
-    exp.TsOrDsAdd,
-    exp.AddMonths,
-    exp.LastDay,
+    *(exp.Cast, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Year, exp.Month, exp.Day, exp.DateTrunc),
+    *(exp.TimestampTrunc, exp.TsOrDsToDate, exp.TsOrDsAdd, exp.AddMonths, exp.LastDay),
 )
 """Functions that are NULL for NULL."""
 
@@ -574,9 +554,9 @@ def matching_partitions(
     truths: dict[tuple[str | None, ...], bool] = {}
     for row, texts in zip(rows, _texts(snapshot, columns.values(), rows, time_zone), strict=True):
         if texts not in truths:
-            values = zip(columns.items(), texts, strict=True)
             constants = {
-                path: _constant(text, leaf, snapshot.schema) for (path, leaf), text in values
+                path: _constant(text, columns[path], snapshot.schema)
+                for path, text in zip(columns, texts, strict=True)
             }
             try:
                 truths[texts] = _decided(condition, constants, session) is True
@@ -691,9 +671,8 @@ def _is(node: exp.Expression, session: Session) -> bool:
         return _truth(node.this, session) is bool(node.expression.this)
     if not isinstance(node.expression, exp.Null):
         raise _UndecidedError(node.sql())
-    return (
-        not isinstance(node.this.unnest(), exp.Placeholder) and _value(node.this, session) is None
-    )
+    is_known = not isinstance(node.this.unnest(), exp.Placeholder)
+    return is_known and _value(node.this, session) is None
 
 
 def _like(node: exp.Expression, session: Session) -> bool | None:

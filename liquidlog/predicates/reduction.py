@@ -88,7 +88,7 @@ def fitted_workload(
     """Return the conditions on clustering columns, with shares of the queries as weights."""
     known = {leaf.logical: leaf for leaf in leaves(schema)}
     domains = {
-        path: _Domain(number, known[path], _scale(known[path]))
+        path: _Domain(number, known[path])
         for number, path in enumerate(columns)
         if has_plain_order(known[path], schema)
     }
@@ -124,12 +124,14 @@ def fitted_workload(
 
 
 def _boxes(alternatives: _Alternatives) -> _Boxes:
-    def in_order(spans: Sequence[_Span]) -> tuple[_Span, ...]:
-        return tuple(sorted(spans, key=lambda span: (span.low is not None, span.low)))
-
-    return tuple(
-        tuple((column, in_order(one[column])) for column in sorted(one)) for one in alternatives
-    )
+    boxes = []
+    for one in alternatives:
+        box = []
+        for column in sorted(one):
+            spans = sorted(one[column], key=lambda span: (span.low is not None, span.low))
+            box.append((column, tuple(spans)))
+        boxes.append(tuple(box))
+    return tuple(boxes)
 
 
 def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]:
@@ -171,7 +173,16 @@ class _Domain:
 
     number: int
     leaf: Leaf
-    scale: int | None
+
+    @property
+    def scale(self) -> int | None:
+        match self.leaf.data_type:
+            case DecimalType(_, scale):
+                return scale
+            case PrimitiveType("string" | "float" | "double"):
+                return None
+            case _:
+                return 0
 
     def _text(self, bound: Bound | None) -> str | None:
         if bound is None:
@@ -199,22 +210,18 @@ class _Domain:
         high: Any = wanted.high.as_py()
         if self.scale is None:
             return _SPANS[kind](low, high).unless_empty()
-        floor_low, ceil_low = self._around(low)
-        floor_high, ceil_high = self._around(high)
+        low, high = (
+            end.toordinal() if isinstance(end, dt.date) else Decimal(end) * 10**self.scale
+            for end in (low, high)
+        )
         whole: dict[type[exp.Expr], _Span] = {
-            exp.EQ: _Span(ceil_low, floor_high),
-            exp.LT: _Span(None, ceil_high - 1),
-            exp.LTE: _Span(None, floor_high),
-            exp.GT: _Span(floor_low + 1, None),
-            exp.GTE: _Span(ceil_low, None),
+            exp.EQ: _Span(math.ceil(low), math.floor(high)),
+            exp.LT: _Span(None, math.ceil(high) - 1),
+            exp.LTE: _Span(None, math.floor(high)),
+            exp.GT: _Span(math.floor(low) + 1, None),
+            exp.GTE: _Span(math.ceil(low), None),
         }
         return whole[kind].unless_empty()
-
-    def _around(self, value: dt.date | float | Decimal) -> tuple[int, int]:
-        if isinstance(value, dt.date):
-            return value.toordinal(), value.toordinal()
-        exact = Decimal(value) * 10 ** (self.scale or 0)
-        return math.floor(exact), math.ceil(exact)
 
 
 _SPANS: Final[Mapping[type[exp.Expr], Callable[[Bound, Bound], _Span]]] = {
@@ -224,16 +231,6 @@ _SPANS: Final[Mapping[type[exp.Expr], Callable[[Bound, Bound], _Span]]] = {
     exp.GT: lambda low, _: _Span(low, None, open_low=True),
     exp.GTE: lambda low, _: _Span(low, None),
 }
-
-
-def _scale(leaf: Leaf) -> int | None:
-    match leaf.data_type:
-        case DecimalType(_, scale):
-            return scale
-        case PrimitiveType("string" | "float" | "double"):
-            return None
-        case _:
-            return 0
 
 
 def _reduced_or_refused(
@@ -360,20 +357,16 @@ def _both(one: _Alternatives, other: _Alternatives) -> _Alternatives:
     if len(one) * len(other) > _MAX_ALTERNATIVES:
         # Each of the two is weaker than both; the one with fewer alternatives is kept.
         return min(one, other, key=len)
-    found = [_joined(left, right) for left, right in product(one, other)]
-    return tuple(alternative for alternative in found if alternative is not None)
-
-
-def _joined(one: _Alternative, other: _Alternative) -> _Alternative | None:
-    """Return the alternative where both hold, None if they exclude each other."""
-    joined = {**one, **other}
-    for column in one.keys() & other.keys():
-        pairs = product(one[column], other[column])
-        common = tuple(span for left, right in pairs if (span := left & right) is not None)
-        if not common:
-            return None
-        joined[column] = common
-    return joined
+    found = []
+    for left, right in product(one, other):
+        joined = {**left, **right}
+        for column in left.keys() & right.keys():
+            common = (span & of for span, of in product(left[column], right[column]))
+            joined[column] = tuple(span for span in common if span is not None)
+        # Without a common span, the two exclude each other.
+        if all(joined.values()):
+            found.append(joined)
+    return tuple(found)
 
 
 def _terms(
