@@ -9,7 +9,7 @@ RECLUSTER" and "CLUSTERING_INFORMATION".
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
@@ -240,7 +240,6 @@ class Words:
         return self.listed(lambda: self.name(what), between=".")
 
     def listed(self, read: Callable[[], T], *, between: str = ",") -> tuple[T, ...]:
-        """Take a list; `read` takes each part."""
         found = [read()]
         while self.take(between):
             found.append(read())
@@ -402,7 +401,6 @@ NO_AUTO: Final = "AUTO is not supported; ADVISE says which columns suit the quer
 
 
 def create(words: Words) -> Creation:
-    """Parse a statement after CREATE."""
     if words.sees("OR", "REPLACE"):
         words.fail("REPLACE would delete the table's rows; use IF NOT EXISTS")
     words.expect("TABLE")
@@ -482,7 +480,7 @@ def _properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:
 
 
 def added(words: Words) -> tuple[Path, StructType]:
-    """Parse columns to add; return the path of their struct, () for the table, and the columns."""
+    """Return the path of the struct to add columns to, () for the table, and the columns."""
     head, tail = ("CREATE TABLE t ", "") if words.sees("(") else ("CREATE TABLE t (", "\n)")
     begin, tree = words.offset, words.tree(head, tail)
     given = tree.this.expressions
@@ -500,7 +498,7 @@ def column_type(name: str, text: str) -> StructField:
     words = Words(f"ALTER TABLE t ADD COLUMN c {text}")
     words.take("ALTER", "TABLE", "T", "ADD", "COLUMN")
     (field,) = added(words)[1].fields
-    return StructField(name, field.data_type, field.nullable, field.metadata)
+    return replace(field, name=name)
 
 
 def _fields(
@@ -605,8 +603,6 @@ def _parts(node: Expr) -> list[Expr]:
 def _start(node: Expr) -> int:
     return min((one.meta.get("start", 0) for one in node.find_all(exp.Identifier)), default=0)
 
-
-_FUNCTION: Final = "CLUSTERING_INFORMATION"
 
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "append rows with `append`, or with an engine": ("INSERT", "COPY"),
@@ -716,10 +712,8 @@ def _recluster(words: Words, table: TableName, *, if_exists: bool) -> RewriteSta
     final = words.take("FINAL")
     where = words.condition("LIMIT")
     if words.sees("LIMIT"):
-        words.fail(
-            "LIMIT counts segments, which Delta tables do not have; limit the bytes with `optimize"
-            " --strategy overlap --budget`"
-        )
+        other = "limit the bytes with `optimize --strategy overlap --budget`"
+        words.fail(f"LIMIT counts segments, which Delta tables do not have; {other}")
     return RewriteStatement(
         table=table, recluster=True, final=final, where=where, if_exists=if_exists
     )
@@ -758,10 +752,9 @@ def _optimize(words: Words, *, explain: bool = False) -> RewriteStatement:
 
 def _vacuum(words: Words) -> Vacuum:
     table = words.table()
-    if words.sees("LITE"):
-        words.fail("LITE is not supported: VACUUM lists the directory; leave it out")
-    if words.sees("USING"):
-        words.fail("USING INVENTORY is not supported: VACUUM lists the directory; leave it out")
+    for word, clause in (("LITE", "LITE"), ("USING", "USING INVENTORY")):
+        if words.sees(word):
+            words.fail(f"{clause} is not supported: VACUUM lists the directory; leave it out")
     words.take("FULL")
     hours = None
     if words.take("RETAIN"):
@@ -786,8 +779,9 @@ def _describe(words: Words) -> Question:
 
 def _select(words: Words) -> Question:
     begin = words.offset
-    if not (words.take("*", "FROM", _FUNCTION)):
-        words.fail(f"expected * FROM {_FUNCTION}(…): read rows with an engine", at=begin)
+    if not words.take("*", "FROM", "CLUSTERING_INFORMATION"):
+        expected = "expected * FROM CLUSTERING_INFORMATION(…): read rows with an engine"
+        words.fail(expected, at=begin)
     words.expect("(")
     begin, parts = words.offset, words.listed(partial(words.string, "a table in quotes"))
     words.expect(")")
