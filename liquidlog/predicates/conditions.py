@@ -379,6 +379,7 @@ class FileBounds:
         hides_time = any(field.name.lower() in _TIMES for field in snapshot.schema.fields)
         self.session = replace(session, now_us=None) if hides_time else session
         self.count = snapshot.files.num_rows
+        self.everything: Mask = np.ones(self.count, np.bool_)
         self._leaves = {leaf.logical: leaf for leaf in named}
         self._earlier = earlier_types(snapshot.schema)
         self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
@@ -388,10 +389,6 @@ class FileBounds:
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses = 0
         self.not_pruning: list[exp.Expression] = []
-
-    @property
-    def everything(self) -> Mask:
-        return np.ones(self.count, np.bool_)
 
     def unknown(self) -> Verdict:
         """Return the verdict on a condition that is not understood, and count it."""
@@ -492,13 +489,14 @@ class ProvingBounds(FileBounds):
         super().__init__(snapshot, columns, bounds_of, session)
         # A constant is the same for every row; columns are known in files without deleted rows.
         has_all_rows = np.asarray(snapshot.files["deletion_vector"].is_null(), np.bool_)
-        self._whole = has_all_rows if columns else np.ones(self.count, np.bool_)
+        self._whole = has_all_rows if columns else self.everything
         for path in columns:
             leaf = self._leaves.get(path)
             # Some writers do not count nulls of fields inside null structs.
             is_counted = leaf is not None and len(path) == 1
-            self._whole &= ~self.may_have_null(leaf) if leaf and is_counted else False
-        self._whole &= ~self._lacking
+            no_null = ~self.may_have_null(leaf) if leaf and is_counted else False
+            self._whole = self._whole & no_null
+        self._whole = self._whole & ~self._lacking
 
     def constant(self, *, value: bool | None) -> Verdict:
         return self.unknown() if value is None else super().constant(value=value)

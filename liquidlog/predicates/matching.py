@@ -159,10 +159,19 @@ def judged_or_refused(
     columns = [found[1] for found in conditions if not isinstance(found, UsageError)]
     paths = dict.fromkeys(path for named in columns for path in named.values())
     bounds = FileBounds(snapshot, list(paths), bounds_of, session)
-    return tuple(
-        found if isinstance(found, UsageError) else _judged(found[0], predicate, bounds)
-        for found, predicate in zip(conditions, predicates, strict=True)
-    )
+    judged: list[Judged | UsageError] = []
+    for found, predicate in zip(conditions, predicates, strict=True):
+        try:
+            condition, _ = unrefused(found)
+            refuse_impossible(condition)
+            mask = pa.array(bounds.verdict(partial(_judge, condition)))
+            shown = tuple(dict.fromkeys(shown_sql(node) for node in bounds.not_pruning))
+            judged.append(Judged(mask, shown, asks_for_time(condition)))
+        except RecursionError:
+            judged.append(UsageError(too_deep(predicate), predicate=predicate))
+        except UsageError as error:
+            judged.append(error)
+    return tuple(judged)
 
 
 def every_row_matches(
@@ -175,18 +184,6 @@ def every_row_matches(
         return bounds.verdict(partial(_judge, condition))
     except RecursionError as error:
         raise UsageError(too_deep(predicate), predicate=predicate) from error
-
-
-def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Judged | UsageError:
-    try:
-        refuse_impossible(condition)
-        mask = bounds.verdict(partial(_judge, condition))
-        shown = (shown_sql(node) for node in bounds.not_pruning)
-        return Judged(pa.array(mask), tuple(dict.fromkeys(shown)), asks_for_time(condition))
-    except RecursionError:
-        return UsageError(too_deep(predicate), predicate=predicate)
-    except UsageError as error:
-        return error
 
 
 def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
