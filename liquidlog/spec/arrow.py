@@ -840,27 +840,25 @@ class Calendars:
 
         `meant` is the array's type, except that INT96 is in UTC and that it may have more fields.
         """
-        kind = array.type
+        kind, stored = array.type, _stored(array.type, meant)
         if isinstance(kind, pa.StructType):
             found = [array.field(number) for number in range(kind.num_fields)]
-            moved = [
+            fields = [
                 self.move(values, meant.field(child.name).type, (*path, child.name))
                 for values, child in zip(found, kind, strict=True)
             ]
-            return _with_fields(array, found, moved)
+            return _with_fields(array, found, fields)
         if isinstance(kind, pa.MapType):
             self._require_agreed(array.keys, meant.key_type, (*path, "key"))
             self._require_agreed(array.items, meant.item_type, (*path, "value"))
         elif pa.types.is_nested(kind):
             self._require_agreed(array.flatten(), meant.value_type, (*path, "element"))
-        else:
-            stored = _stored(kind, meant)
-            if stored is not None:
-                moved, known = self._moved(array, stored)
-                if not known.all():
-                    raise UnmovableError(self._refusal(array, int(np.argmin(known)), stored, path))
-                return moved
-        return array
+        if stored is None:
+            return array
+        moved, known = self._moved(array, stored)
+        if not known.all():
+            raise UnmovableError(self._refusal(array, int(np.argmin(known)), stored, path))
+        return moved
 
     def bounds(self, ends: pa.Array) -> pa.Array:
         """Return bounds from a footer, null where calendars do not agree."""

@@ -364,18 +364,16 @@ def plain_nullable(schema: StructType) -> StructType:
     def nullable(data_type: DataType) -> DataType:
         match data_type:
             case ArrayType(element):
-                return ArrayType(nullable(element), contains_null=True)
+                return ArrayType(nullable(element))
             case MapType(key, value):
-                return MapType(nullable(key), nullable(value), value_contains_null=True)
-            case StructType(fields):
-                return StructType(tuple(map(plain, fields)))
+                return MapType(nullable(key), nullable(value))
+            case StructType():
+                return plain_nullable(data_type)
             case _:
                 return data_type
 
-    def plain(field: StructField) -> StructField:
-        return StructField(field.name, nullable(field.data_type))
-
-    return StructType(tuple(map(plain, schema.fields)))
+    fields = (StructField(field.name, nullable(field.data_type)) for field in schema.fields)
+    return StructType(tuple(fields))
 
 
 def with_field(

@@ -212,7 +212,8 @@ def test_calendars_agree_on_instants_since_1900_in_every_zone() -> None:
 
 def test_each_calendar_is_taken_from_the_footer_alone() -> None:
     legacy = {b"org.apache.spark.legacyDateTime": b""}
-    for footer, todays in ((None, True), ({SPARK: b"3.1.0"}, True), (legacy, False)):
+    kept = {SPARK: b"3.1.0", **legacy}
+    for footer, todays in ((None, True), ({SPARK: b"3.1.0"}, True), (legacy, False), (kept, False)):
         assert Calendars.of(footer).are_todays == todays
     assert not Calendars.of({SPARK: b"3.0.0"}).are_todays
 
