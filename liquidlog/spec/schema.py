@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any, Final
 
 from liquidlog.errors import CorruptLogError, UsageError
@@ -238,13 +237,13 @@ def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
         if decimal:
             return DecimalType(int(decimal[1]), int(decimal[2]))
         return DecimalType(10, 0) if document == "decimal" else PrimitiveType(document)
-    below = partial(parse_type, depth=depth + 1)
+    below = depth + 1
     match document["type"]:
         case "struct":
             fields = (
                 StructField(
                     str(one["name"]),
-                    below(one["type"]),
+                    parse_type(one["type"], below),
                     bool(one["nullable"]),
                     dict(one.get("metadata") or {}),
                 )
@@ -252,9 +251,11 @@ def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
             )
             return StructType(tuple(fields))
         case "array":
-            return ArrayType(below(document["elementType"]), bool(document["containsNull"]))
+            element = parse_type(document["elementType"], below)
+            return ArrayType(element, bool(document["containsNull"]))
         case "map":
-            key, value = below(document["keyType"]), below(document["valueType"])
+            key = parse_type(document["keyType"], below)
+            value = parse_type(document["valueType"], below)
             return MapType(key, value, bool(document["valueContainsNull"]))
         case kind:
             raise ValueError(f"unknown type {kind!r}")
