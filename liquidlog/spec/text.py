@@ -254,11 +254,11 @@ class Rows(tuple[Mapping[str, Any], ...]):
         """Return one Arrow row per mapping; columns are the keys of all rows."""
         columns: dict[str, pa.Array] = {}
         for name in dict.fromkeys(name for row in self for name in row):
-            values = [row.get(name) for row in self]
-            columns[name] = pa.array(values)
+            values, kind = [row.get(name) for row in self], None
             if any(isinstance(value, Mapping) for value in values):
-                pairs = [None if value is None else list(value.items()) for value in values]
-                columns[name] = pa.array(pairs, pa.map_(pa.string(), pa.string()))
+                values = [None if value is None else list(value.items()) for value in values]
+                kind = pa.map_(pa.string(), pa.string())
+            columns[name] = pa.array(values, kind)
         return pa.table(columns)
 
     def to_pandas(self) -> "pd.DataFrame":
