@@ -25,7 +25,7 @@ test test-fast test-lowest: export OMP_NUM_THREADS := 1
 test test-fast test-lowest: export TOKIO_WORKER_THREADS := 1
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
 
 install: .venv/.installed ## a .venv with every extra, from the hashed lock
 
@@ -88,6 +88,10 @@ bench: install ## the kernels, a quarter of upkeep in short; the rewrite too if 
 	@test -z "$$LIQUID_REFERENCE_JARS" || { home=$$($(BIN)/python tools/java_home.py) && \
 		JAVA_HOME="$$home" $(BIN)/python benchmarks/bench_rewrite.py; }
 
+bench-ingest: install ## 200 appends with upkeep and queries after each; beside Delta Spark if LIQUID_REFERENCE_JARS names its jars
+	@test -z "$$LIQUID_REFERENCE_JARS" || { home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; } && \
+		$(BIN)/python benchmarks/bench_ingest.py
+
 docs: install ## the documentation as a static site in .site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -118,4 +122,4 @@ clean: ## remove everything that the targets made
 	rm -rf spark-warehouse metastore_db derby.log
 
 .PRECIOUS: .tools/spark-%/.installed .tools/places-%/.installed
-.PHONY: help install demo test test-fast test-lowest test-sparks test-places check bench docs examples screens fix dist lock clean
+.PHONY: help install demo test test-fast test-lowest test-sparks test-places check bench bench-ingest docs examples screens fix dist lock clean
