@@ -24,6 +24,7 @@ from liquidlog.data.writer import (
     truncate_max,
     truncate_min,
     with_light_dictionaries,
+    worth_dictionaries,
 )
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
@@ -198,6 +199,15 @@ def test_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
     assert found["mode"] == "uncompressed"
     assert found["text"] == codec.partition("_")[0]
     assert pq.read_table(path).equals(rows)
+
+
+def test_leaves_of_few_values_get_dictionaries_and_all_inside_lists_and_maps() -> None:
+    rows = [{"s": {"few": n % 3, "many": n}, "l": [], "m": [("a", n)]} for n in range(1_000)]
+    inner = pa.struct([("few", pa.int64()), ("many", pa.int64())])
+    kinds = {"s": inner, "l": pa.list_(inner), "m": pa.map_(pa.string(), pa.int64())}
+    found = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
+    inside = ["l.list.element.few", "l.list.element.many", "m.key_value.key", "m.key_value.value"]
+    assert [*worth_dictionaries(found)] == ["s.few", *inside]
 
 
 @pytest.mark.parametrize("codec", CODECS)

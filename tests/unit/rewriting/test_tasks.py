@@ -190,6 +190,14 @@ def test_files_are_cut_by_bytes_where_low_keys_have_wide_rows(tmp_path: Path, cu
     assert sizes.min() > 0.25 * sizes.mean()
 
 
+def test_rows_of_one_key_are_divided_by_their_numbers_in_the_group(tmp_path: Path) -> None:
+    work = make_work(tmp_path, outputs=15, slice_bytes=1 << 20)
+    facts = shuffled(replace(work, columns=(("a",),)), split_rows=200)
+    rows = [output.num_records for output in facts.outputs]
+    assert len(rows) == work.outputs
+    assert max(rows) < 1.5 * ROWS / work.outputs
+
+
 # How the work of a group is divided.
 
 
