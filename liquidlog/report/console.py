@@ -1,15 +1,10 @@
 """What commands print: advice, plans, rewrites, tables and fleets, and OpenMetrics.
 
-The report of a dry run contains "would"; it never says that something was done.
-
-Documents of rewrites, done or planned, with the same fields.
-
-A planned rewrite has null for what only the rewrite can tell.
+The report of a dry run contains "would"; it never says that something was done. A planned rewrite
+has the document of a finished one, with null for what only the rewrite can tell.
 
 OpenMetrics are for Prometheus' textfile collector. All metrics are gauges, which Prometheus' older
-format has too.
-
-Source: OpenMetrics 1.0, "Text format".
+format has too. Source: OpenMetrics 1.0, "Text format".
 """
 
 from collections import Counter
@@ -20,9 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from msgspec import UNSET, to_builtins
 
-from liquidlog.foresee.verdict import Prediction, Verdict
+from liquidlog.advice import SAVED_AS, Advice, Backtest, Measured
+from liquidlog.clustering.health import ColumnHealth, Health, numeric_fields
+from liquidlog.doctor import Queried
+from liquidlog.foresee.verdict import Prediction, Verdict, count_text
 from liquidlog.log.history import Checkpointed
 from liquidlog.operations.batches import ReconciledRows, reconcile_limits
+from liquidlog.operations.inspect import Scan, WrittenBytes
 from liquidlog.operations.optimize import (
     CommitReport,
     Round,
@@ -70,11 +69,7 @@ from liquidlog.spec.text import (
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
-    from liquidlog.advice import Advice, Backtest, Measured
-    from liquidlog.clustering.health import Health
-    from liquidlog.doctor import Queried
     from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
-    from liquidlog.operations.inspect import Scan, WrittenBytes
     from liquidlog.workload.form import Imported
 
 
@@ -310,31 +305,26 @@ def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     )
     if dry_run:
         end += "; nothing was deleted"
-    listed = listing(("path", "size", "modified", "reason"), rows) if result["files"] else ()
-    return (*listed, *kept, Line(end))
+    return (*listing(("path", "size", "modified", "reason"), rows), *kept, Line(end))
 
 
 def optimized(result: Mapping[str, Any]) -> Report:
-    """Show what an OPTIMIZE did in each round, with Delta's metric names."""
-    if "rounds" not in result:
-        return _optimized(result)
-    end = Line(
-        f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
-        f" the average depth is {_depth(result['average_depth'])}"
-    )
-    in_all = _reconciled(result) if len(result["rounds"]) > 1 else ()
-    return (*(part for one in result["rounds"] for part in _optimized(one)), end, *in_all)
-
-
-def _optimized(result: Mapping[str, Any]) -> Report:
+    """Show what an OPTIMIZE did, round by round if it has rounds, with Delta's metric names."""
+    if "rounds" in result:
+        end = Line(
+            f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
+            f" the average depth is {_depth(result['average_depth'])}"
+        )
+        in_all = _reconciled(result) if len(result["rounds"]) > 1 else ()
+        return (*(part for one in result["rounds"] for part in optimized(one)), end, *in_all)
     if not result["groups"]:
         return (Line("nothing to do: no file needs rewriting"),)
     head = Line(
         f"committed {len(result['groups'])} group(s) as version(s) {_listed(result['versions'])} in"
         f" {result['seconds']} s; {result['rows_verified']} rows verified"
     )
-    unproved = [group["group_id"] for group in result["groups"] if "read_back" in group]
-    warned = (Line(f"{len(unproved)} group(s) were not read back"),) if unproved else ()
+    unproved = sum("read_back" in group for group in result["groups"])
+    warned = (Line(f"{unproved} group(s) were not read back"),) if unproved else ()
     return (head, *_reconciled(result), *warned, *pairs(result["metrics"]))
 
 
@@ -358,7 +348,7 @@ def migrated(result: Mapping[str, Any]) -> Report:
         f" {', '.join(result['clustering_columns'])} and no longer partitioned by"
         f" {', '.join(result['partition_columns'])}"
     )
-    return (head, *(_optimized(result) if result["groups"] else ()))
+    return (head, *(optimized(result) if result["groups"] else ()))
 
 
 def would_migrate(
@@ -389,8 +379,7 @@ def would_optimize(
         return (*verdict(judged), _would_commit(made, result, "would commit"), *plan(made))
     if not result["rounds"]:
         depth = _depth(result["average_depth"])
-        why = f"no round would gain enough; the average depth is {depth}"
-        return _nothing(why, dry_run=True)
+        return _nothing(f"no round would gain enough; the average depth is {depth}", dry_run=True)
     first = result["rounds"][0]
     gain = Line(f"the average depth would be {first['average_depth']:.2f} after the first round")
     would = _would_commit(made, first, "the first round would commit")
@@ -409,30 +398,23 @@ def _would_commit(made: ClusteringPlan, result: Mapping[str, Any], would: str) -
 
 
 def rewritten(result: RewriteResult) -> Report:
-    names = (
-        *("group", "rows", "files out", "size", "shuffled", "seconds"),
-        *("sample", "map", "shuffle", "write", "verify"),
-    )
+    passes = ("sample", "map", "shuffle", "write", "verify")
     rows = []
     for group in result.groups:
-        costs = group.costs
-        seconds = (costs.sample_seconds, costs.map_seconds, costs.shuffle_seconds)
-        rows.append(
-            (
-                str(group.group_id),
-                str(group.rows_written),
-                str(len(group.outputs)),
-                render_size(sum(file.size_bytes for file in group.outputs)),
-                render_size(costs.shuffled_bytes),
-                f"{group.seconds:.1f}",
-                *(
-                    f"{value:.1f}"
-                    for value in (*seconds, costs.write_seconds, costs.verify_seconds)
-                ),
-            )
+        seconds = [getattr(group.costs, f"{name}_seconds") for name in passes]
+        row = (
+            str(group.group_id),
+            str(group.rows_written),
+            str(len(group.outputs)),
+            render_size(sum(file.size_bytes for file in group.outputs)),
+            render_size(group.costs.shuffled_bytes),
         )
+        rows.append((*row, *(f"{value:.1f}" for value in (group.seconds, *seconds))))
     note = Line("the last four columns are seconds of tasks, summed over all cores")
-    return (Grid(names, rows), note)
+    return (
+        Grid(("group", "rows", "files out", "size", "shuffled", "seconds", *passes), rows),
+        note,
+    )
 
 
 def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
@@ -455,11 +437,9 @@ def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     groups, before = len(result["committed_groups"]), len(result["skipped_groups"])
     versions = _listed(result["versions"]) or "none"
     what = f"{groups} group(s), version(s) {versions}; {before} group(s)"
-    if dry_run:
-        head = Line(f"would commit {what} are in the log already; {_NOTHING_DONE}")
-        return (head, *_reconciled(result))
-    head = Line(f"committed {what} were committed before")
-    return (head, *_reconciled(result))
+    would = f"would commit {what} are in the log already"
+    done = _done(f"committed {what} were committed before", would, dry_run=dry_run)
+    return (*done, *_reconciled(result))
 
 
 def _listed(versions: Sequence[int]) -> str:
@@ -480,9 +460,7 @@ _CHANGES_NOTHING: Final = 0.0005
 """A percentage with one decimal does not show a smaller share."""
 
 
-def advice(found: "Advice") -> Report:
-    from liquidlog.advice import SAVED_AS
-
+def advice(found: Advice) -> Report:
     save = f"save this advice as {SAVED_AS} with -o first: it says what the layout is fitted to"
     losers = (
         (
@@ -498,13 +476,10 @@ def advice(found: "Advice") -> Report:
     return (
         *verdict(found.verdict, found.commands),
         *([Line(save)] if any(SAVED_AS in command for command in found.commands) else []),
-        *(Line(line) for line in _backtest(found.backtest)),
+        *map(Line, _backtest(found.backtest)),
         Line(f"now: {_columns(found.current.columns)}"),
         *_best(found),
-        *listing(
-            ("layout", "file size", "files", "judging queries read", "choosing queries read"),
-            _candidates(found.candidates),
-        ),
+        *_candidates(found.candidates),
         *listing(("column", "effect"), _marginal(found)),
         *listing(("longer wait", "share", "files", "after", "bytes", "after"), losers),
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
@@ -513,7 +488,7 @@ def advice(found: "Advice") -> Report:
     )
 
 
-def layout_text(one: "Measured") -> str:
+def layout_text(one: Measured) -> str:
     of = one.candidate
     words = [_columns(of.columns)]
     if len(of.columns) > 1:
@@ -530,7 +505,7 @@ def _columns(paths: tuple[Path, ...]) -> str:
     return f"clustered by {names}" if names else "not clustered"
 
 
-def _backtest(found: "Backtest") -> Iterator[str]:
+def _backtest(found: Backtest) -> Iterator[str]:
     if found.median_error is None:
         yield "no query records what it read, so no prediction was checked"
         return
@@ -542,7 +517,7 @@ def _backtest(found: "Backtest") -> Iterator[str]:
     yield from (f"note: {note}" for note in found.notes)
 
 
-def _best(found: "Advice") -> Iterator[Part]:
+def _best(found: Advice) -> Iterator[Part]:
     if found.best is None:
         return
     what = "advised" if found.is_recommended else "the best layout"
@@ -563,30 +538,34 @@ def _best(found: "Advice") -> Iterator[Part]:
     yield Line(f"measured on {found.sampled_rows} {rows} of {found.sampled_files} files")
 
 
-def _candidates(candidates: "tuple[Measured, ...]") -> Iterator[tuple[object, ...]]:
-    for one in candidates[:_SHOWN]:
-        yield (
+def _candidates(candidates: tuple[Measured, ...]) -> Iterator[Part]:
+    rows: list[tuple[object, ...]] = [
+        (
             layout_text(one),
             render_size(one.candidate.max_file_bytes),
             one.files,
             f"{one.read_share:.1%}",
             f"{one.older_read_share:.1%}",
         )
+        for one in candidates[:_SHOWN]
+    ]
     if len(candidates) > _SHOWN:
-        yield (f"and {len(candidates) - _SHOWN} more, which cost more",)
+        rows.append((f"and {len(candidates) - _SHOWN} more, which cost more",))
+    names = ("layout", "file size", "files", "judging queries read", "choosing queries read")
+    return listing(names, rows)
 
 
-def _marginal(found: "Advice") -> Iterator[tuple[str, str]]:
+def _marginal(found: Advice) -> Iterator[tuple[str, str]]:
     own = () if found.best is None else found.best.candidate.columns
     for path, gain in found.columns.items():
         place = "" if path in own else " (not in the layout)"
         effect = "changes nothing"
         if gain is None:
             effect = NOT_MEASURED
-        elif abs(gain) >= _CHANGES_NOTHING:
-            effect = (
-                f"saves {gain:.1%} of the wait" if gain > 0 else f"adds {-gain:.1%} to the wait"
-            )
+        elif gain >= _CHANGES_NOTHING:
+            effect = f"saves {gain:.1%} of the wait"
+        elif gain <= -_CHANGES_NOTHING:
+            effect = f"adds {-gain:.1%} to the wait"
         yield quote_path(path) + place, effect
 
 
@@ -658,13 +637,12 @@ def migration_document(
     predicted: Prediction | None,
 ) -> Mapping[str, Any]:
     change = notice.protocol_change
+    protocol = None if change is None else {"before": change.before, "after": change.after}
     return {
         **done,
         "partition_columns": notice.partition_columns,
         "clustering_columns": [quote_path(column.logical) for column in plan.columns],
-        "protocol_change": None
-        if change is None
-        else {"before": change.before, "after": change.after},
+        "protocol_change": protocol,
         "prediction": predicted,
     }
 
@@ -774,6 +752,9 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
 
 
 _CUBES_SHOWN: Final = 10
+_NOT_IN_PAIRS: Final = frozenset(
+    {"depth_histogram", "columns", "notes", "cubes", "cannot_prune", "not_usable", "asked_at"}
+)
 _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
 )
@@ -785,18 +766,13 @@ def detail(row: Mapping[str, Any]) -> Report:
 
 
 def history(rows: Sequence[Mapping[str, Any]]) -> Report:
-    names = {
-        "version": "version",
-        "timestamp": "time",
-        "operation": "operation",
-        "operationParameters": "parameters",
-        "operationMetrics": "metrics",
-        "engineInfo": "engine",
-    }
-    return tuple(listing([*names.values()], (map(row.get, names) for row in rows)))
+    more = ("operationParameters", "operationMetrics", "engineInfo")
+    names = ("version", "timestamp", "operation", *more)
+    headings = ("version", "time", "operation", "parameters", "metrics", "engine")
+    return tuple(listing(headings, (map(row.get, names) for row in rows)))
 
 
-def amplification(rows: "Sequence[WrittenBytes]") -> Report:
+def amplification(rows: Sequence[WrittenBytes]) -> Report:
     names = ("version", "operation", "new", "moved", "moved / new so far")
     cells = (
         (
@@ -811,52 +787,45 @@ def amplification(rows: "Sequence[WrittenBytes]") -> Report:
     return tuple(listing(names, cells))
 
 
+_HEADINGS: Final = {
+    "size_bytes": "size",
+    "num_records": "rows",
+    "deleted_rows": "deleted",
+    "zcube_id": "cube",
+    "zorder_by": "columns",
+    "created_version": "since version",
+}
+"""The headings of columns that are not shown under their own names."""
+
+
 def files(live: pa.Table) -> Report:
-    names = {
-        "path": "path",
-        "size_bytes": "size",
-        "num_records": "rows",
-        "deleted_rows": "deleted",
-        "state": "state",
-        "zcube_id": "cube",
-        "min": "min",
-        "max": "max",
-    }
+    names = ("path", "size_bytes", "num_records", "deleted_rows", "state", "zcube_id", "min", "max")
     return _arrow_columns(live, names) or (Line("the table has no files"),)
 
 
 def cubes(rows: pa.Table) -> Report:
-    names = {
-        "zcube_id": "cube",
-        "zorder_by": "columns",
-        "provider": "provider",
-        "files": "files",
-        "size_bytes": "size",
-        "num_records": "rows",
-        "state": "state",
-        "created_version": "since version",
-    }
-    return _arrow_columns(rows, names) or (Line("the table has no cubes"),)
+    names = ("zcube_id", "zorder_by", "provider", "files", "size_bytes", "num_records")
+    shown = _arrow_columns(rows, (*names, "state", "created_version"))
+    return shown or (Line("the table has no cubes"),)
 
 
-def _arrow_columns(table: pa.Table, names: Mapping[str, str]) -> Report:
-    """Show columns of an Arrow table under other names, and `size_bytes` as a size."""
+def _arrow_columns(table: pa.Table, names: Sequence[str]) -> Report:
     rows = (
         [render_size(row[name]) if name == "size_bytes" else row[name] for name in names]
         for row in _rows(table)
     )
-    return tuple(listing([*names.values()], rows))
+    return tuple(listing([_HEADINGS.get(name, name) for name in names], rows))
 
 
-def scan(found: "Scan") -> Report:
-    total_bytes = found.total_bytes
+def scan(found: Scan) -> Report:
+    total_bytes, is_mean = found.total_bytes, len(found.predicates) > 1
+    names = ("predicate", "share", "files", "size", "of the table")
     head = Line(
         f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
         f" {render_size(found.bytes_read)} of {render_size(total_bytes)}"
-        f" ({found.bytes_read / (total_bytes or 1):.1%})"
-        + (" on average" if len(found.predicates) > 1 else "")
+        f" ({found.bytes_read / (total_bytes or 1):.1%})" + (" on average" if is_mean else "")
     )
-    queries = (
+    queries = [
         (
             row.where,
             f"{row.share:.1%}",
@@ -865,8 +834,7 @@ def scan(found: "Scan") -> Report:
             f"{row.bytes / (total_bytes or 1):.1%}",
         )
         for row in found.predicates
-        if len(found.predicates) > 1
-    )
+    ]
     opened = (
         (row["path"], render_size(row["size_bytes"]), f"{row['share']:.1%}")
         for row in _rows(found.files)
@@ -874,36 +842,29 @@ def scan(found: "Scan") -> Report:
     return (
         head,
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
-        *listing(("predicate", "share", "files", "size", "of the table"), queries),
+        *listing(names, queries if is_mean else ()),
         *listing(("path", "size", "share"), opened),
     )
 
 
-def health(measured: "Health") -> Report:
+def health(measured: Health) -> Report:
     document = jsonable(measured)
-    histogram = document.pop("depth_histogram")
-    columns = document.pop("columns")
-    notes = document.pop("notes")
-    cubes = document.pop("cubes")
-    for name in ("cannot_prune", "not_usable", "asked_at"):
-        document.pop(name)
-    columns = [column for column in columns if column["files_with_stats"]]
-    shown = [name for name in columns[0] if name not in _NOT_IN_COLUMNS] if columns else []
-    parts: list[Part] = [
-        *pairs({name: value for name, value in document.items() if value not in (None, [])}),
-        *listing(shown, ([cell(name, column[name]) for name in shown] for column in columns)),
-    ]
-    parts.extend(remarks(measured.cannot_prune, measured.not_usable, measured.asked_at))
-    if cubes:
-        shown_cubes = ([cell(*field) for field in cube.items()] for cube in cubes[:_CUBES_SHOWN])
-        parts.extend(listing([*cubes[0]], shown_cubes))
-        if len(cubes) > _CUBES_SHOWN:
-            parts.append(Line(f"… and {len(cubes) - _CUBES_SHOWN} more cubes (--cubes)"))
-    parts.extend(_histogram(histogram))
-    for column in columns:
-        parts.extend(_strip(column) if column["depth_profile"] else ())
-    parts.extend(Line(f"note: {note}") for note in notes)
-    return tuple(parts)
+    shown = {name: value for name, value in document.items() if name not in _NOT_IN_PAIRS}
+    columns = [column for column in document["columns"] if column["files_with_stats"]]
+    names = [name for name in columns[0] if name not in _NOT_IN_COLUMNS] if columns else []
+    cubes = document["cubes"]
+    first = ([cell(*field) for field in cube.items()] for cube in cubes[:_CUBES_SHOWN])
+    more = len(cubes) - _CUBES_SHOWN
+    return (
+        *pairs({name: value for name, value in shown.items() if value not in (None, [])}),
+        *listing(names, ([cell(name, column[name]) for name in names] for column in columns)),
+        *remarks(measured.cannot_prune, measured.not_usable, measured.asked_at),
+        *listing(cubes[0] if cubes else (), first),
+        *([Line(f"… and {more} more cubes (--cubes)")] if more > 0 else []),
+        *_histogram(document["depth_histogram"]),
+        *(part for column in columns if column["depth_profile"] for part in _strip(column)),
+        *(Line(f"note: {note}") for note in document["notes"]),
+    )
 
 
 def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
@@ -913,45 +874,39 @@ def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
         files = f", {one.files} file(s)" if one.files else ""
-        if not versions:
-            done = "would change nothing" if dry_run else "nothing to repair"
-        else:
+        done = "would change nothing" if dry_run else "nothing to repair"
+        if versions:
             done = f"would be repaired in version {versions}" if dry_run else f"version {versions}"
         parts.append(Line(f"{one.name}: {done}{files}"))
     for finding in found["findings"]:
-        parts.append(Line(f"{finding.name}: {finding.detail}"))
-        if finding.command is not None:
-            parts.append(Line(f"    {finding.command}"))
+        command = [] if finding.command is None else [f"    {finding.command}"]
+        parts += map(Line, (f"{finding.name}: {finding.detail}", *command))
     if not found["findings"]:
         unknown = judged is None or judged.answer == "unknown"
         nothing = "no fault was found in what was measured" if unknown else "nothing is wrong"
         parts.append(Line(nothing))
-    if queries is not None:
-        parts.extend(remarks(queries.cannot_prune, queries.not_usable, None))
+    parts += remarks(queries.cannot_prune, queries.not_usable, None) if queries else ()
     return tuple(parts)
 
 
 def imported(found: "Imported") -> Report:
     others = sum(found.other_tables.values())
     unread = sum(one.times for one in found.not_understood)
-    left = [f"{others} of other tables"] if others else []
-    left += [f"{unread} not understood"] if unread else []
-    head = f"{found.used} of {found.scans} scans used{'; ' if left else ''}{', '.join(left)}"
+    left = {"of other tables": others, "not understood": unread}
+    said = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+    head = f"{found.used} of {found.scans} scans used{'; ' if said else ''}{said}"
     by_table: dict[str, list[int]] = {}
     for query in found.queries:
         own = by_table.setdefault(query.table, [0, 0, 0])
-        own[0] += 1
-        own[1] += int(query.weight)
-        own[2] += query.ambiguous
+        for place, more in enumerate((1, int(query.weight), query.ambiguous)):
+            own[place] += more
     tables = ((table, *own) for table, own in by_table.items())
+    refused = ((one.reason, one.times, shortened(one.example, 60)) for one in found.not_understood)
     return (
         Line(f"{head}; {len(found.queries)} queries written"),
         *listing(("table", "queries", "scans", "ambiguous"), tables),
         *listing(("other table", "scans"), Counter(found.other_tables).most_common()),
-        *listing(
-            ("not understood because", "scans", "example"),
-            ((one.reason, one.times, shortened(one.example, 60)) for one in found.not_understood),
-        ),
+        *listing(("not understood because", "scans", "example"), refused),
     )
 
 
@@ -1004,8 +959,6 @@ _WOULD: Final = {**_SAID, "rewrite": "would be rewritten"}
 
 
 def surveyed_fleet(fleet: "Fleet") -> Report:
-    from liquidlog.foresee.verdict import count_text
-
     rows = (
         (
             one.table,
@@ -1018,9 +971,8 @@ def surveyed_fleet(fleet: "Fleet") -> Report:
     )
     reasons: list[Line] = []
     for one in fleet.tables:
-        reasons.append(Line(f"{one.table}: {one.reason}"))
-        if one.worth is not None:
-            reasons.append(Line(f"    {one.worth['candidate']['command']}"))
+        command = [] if one.worth is None else [f"    {one.worth['candidate']['command']}"]
+        reasons += map(Line, (f"{one.table}: {one.reason}", *command))
     names = ("table", "files", "size", "verdict", "pays back after")
     return (*listing(names, rows), *reasons, Line(counts(fleet.tables)))
 
@@ -1064,8 +1016,8 @@ def _reasons(outcome: "TableOutcome", *, dry_run: bool) -> Iterator[str]:
         result = f"failed: {'' if chore.error is None else chore.error.message}"
         if chore.done is not None:
             size = render_size(chore.done["deleted_bytes"])
-            deleted = f"{chore.done['deleted_files']} files of {size}"
-            result = f"{'would delete' if dry_run else 'deleted'} {deleted}"
+            verb = "would delete" if dry_run else "deleted"
+            result = f"{verb} {chore.done['deleted_files']} files of {size}"
         yield f"a vacuum {result} ({chore.reason})"
 
 
@@ -1086,24 +1038,21 @@ Samples = Sequence[tuple[Mapping[str, str], float | None]]
 """Numbers with their labels; None was not measured."""
 
 
-def openmetrics(health: "Health") -> str:
+def openmetrics(health: Health) -> str:
     """Return each measured number of the health as a gauge with the table's address.
 
     Buckets have the largest depth that they count. Cubes have no gauges: their ids change.
     """
-    from liquidlog.clustering.health import ColumnHealth, Health, numeric_fields
-
     table = {"table": health.table_uri}
-    numbers: dict[str, Samples] = {
-        name: [(table, getattr(health, name))] for name in numeric_fields(Health)
-    }
+    numbers: dict[str, Samples] = {}
+    for name in numeric_fields(Health):
+        numbers[name] = [(table, getattr(health, name))]
+    columns = [({**table, "column": column.name}, column) for column in health.columns]
     for name in numeric_fields(ColumnHealth):
-        numbers[f"column_{name}"] = [
-            ({**table, "column": c.name}, getattr(c, name)) for c in health.columns
-        ]
+        numbers[f"column_{name}"] = [(labels, getattr(one, name)) for labels, one in columns]
+    depths = health.depth_histogram.items()
     numbers["files_by_depth"] = [
-        ({**table, "depth": str(int(depth))}, files)
-        for depth, files in health.depth_histogram.items()
+        ({**table, "depth": str(int(depth))}, files) for depth, files in depths
     ]
     return _gauges("liquidlog_health", numbers)
 

@@ -50,20 +50,14 @@ _BOX_OPACITY: Final = 0.18
 """The same number as in the page's style."""
 
 _COLUMNS: Final = (
-    "Verdict",
-    "Files",
-    "Size",
-    "Wait now",
-    "Wait after",
-    "Rewrite takes",
-    "Pays back after",
+    *("Verdict", "Files", "Size", "Wait now", "Wait after"),
+    *("Rewrite takes", "Pays back after"),
 )
 _STYLES_ONLY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OPTION_NAME: Final = re.compile(r"(?<!\S)--[a-z-]+")
 
 _WHOLE: Final = 100
 """Larger numbers have no decimals."""
-
 _NEARLY: Final = 0.9995
 """Greater shares below 1 become "more than 99.9 %"."""
 
@@ -87,23 +81,26 @@ def page(overview: Overview, workload: str = "W") -> str:
     """Return the report as HTML; its commands name the workload `workload`."""
     location = overview.uri
     name = location.rstrip("/").rpartition("/")[2] or location
-    return _rendered(
-        "page.html",
-        policy=_STYLES_ONLY,
-        title=f"{name}, version {overview.detail['version']}",
-        name=name,
-        location=location,
-        version=overview.detail["version"],
-        partitioned=overview.detail.get("partitionColumns"),
-        health=overview.health,
-        answer=_answer(overview),
-        reads=_reads(overview),
-        map=None if overview.key_map is None else _map(overview.key_map),
-        findings=overview.findings,
-        basis=_basis(overview.verdict, overview.advice),
-        has_workload=overview.verdict is not None and overview.verdict.readers == "workload",
-        workload=workload,
-        trend=list(_trend(overview.trend)),
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            policy=_STYLES_ONLY,
+            title=f"{name}, version {overview.detail['version']}",
+            name=name,
+            location=location,
+            version=overview.detail["version"],
+            partitioned=overview.detail.get("partitionColumns"),
+            health=overview.health,
+            answer=_answer(overview),
+            reads=_reads(overview),
+            map=overview.key_map and _map(overview.key_map),
+            findings=overview.findings,
+            basis=_basis(overview.verdict, overview.advice),
+            has_workload=overview.verdict is not None and overview.verdict.readers == "workload",
+            workload=workload,
+            trend=list(_trend(overview.trend)),
+        )
     )
 
 
@@ -112,8 +109,7 @@ def fleet_page(fleet: Fleet, heading: str) -> str:
     environment = _environment()
     script = environment.get_template("sorting.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _rendered(
-        "fleet.html",
+    return environment.get_template("fleet.html").render(
         policy=f"{_STYLES_ONLY}; script-src 'sha256-{digest}'",
         title=f"{counted(len(fleet.tables), 'table')}: {heading}",
         name=heading,
@@ -150,10 +146,6 @@ def _environment() -> Environment:
     return made
 
 
-def _rendered(template: str, **values: Any) -> str:  # noqa: ANN401  whatever a template takes
-    return _environment().get_template(template).render(values)
-
-
 def _shown(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
 
@@ -170,12 +162,8 @@ def _answer(overview: Overview) -> _Values:
         reason = overview.problem or "nothing was judged"
         return {"style": "unknown", "headline": "Unknown", "reason": reason, "shown": None}
     headline, _, reason = verdict.sentence.partition(": ")
-    return {
-        "style": verdict.answer,
-        "headline": headline,
-        "reason": reason,
-        "shown": None if verdict.shown is None else _judged(verdict, verdict.shown),
-    }
+    shown = None if verdict.shown is None else _judged(verdict, verdict.shown)
+    return {"style": verdict.answer, "headline": headline, "reason": reason, "shown": shown}
 
 
 def _judged(verdict: Verdict, option: Option) -> _Values:
@@ -185,20 +173,17 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
     is_paid = option.payback_queries is not None
     back = f"paid back after {option.payback_text()}" if is_paid else "never paid back"
     within = _bar_text(verdict.bar, verdict.per_day)
-    amounts = (
-        ("files opened", "files", amount),
-        ("bytes read", "bytes", render_size),
-        ("requests", "requests", amount),
-    )
+    ways = (now, after, low, high)
     return {
         "option": option,
         "is_best": option is verdict.best,
         "change": change(now.seconds, after.seconds, "waiting"),
         "most": max(now.seconds, after.seconds, high.seconds) or 1.0,
-        "effects": [
-            (name, _from_to([getattr(one, field) for one in (now, after, low, high)], text_of))
-            for name, field, text_of in amounts
-        ],
+        "effects": (
+            ("files opened", _from_to([one.files for one in ways], amount)),
+            ("bytes read", _from_to([one.bytes for one in ways], render_size)),
+            ("requests", _from_to([one.requests for one in ways], amount)),
+        ),
         "cost": f"About {duration_text(option.cost.seconds)}, {back}",
         "bar": f"A rewrite is worth it if it pays back {within}." if option.is_worth_it else "",
         "costs": (
@@ -296,7 +281,9 @@ def _map(found: KeyMap) -> _Values:
     ticks = [[(place, label(value)) for place, value in axis.ticks] for axis in found.axes]
     plane = [
         {
-            **_panel(name, style, side),
+            "name": name,
+            "style": style,
+            "files": side.files,
             "width": len(side.grid[0]) if side.grid else WIDTH,
             "height": len(side.grid) or WIDTH,
             "cells": cells(side.grid, most),
@@ -316,18 +303,13 @@ def _map(found: KeyMap) -> _Values:
     }
 
 
-def _panel(name: str, style: str, side: Side) -> _Values:
-    return {"name": name, "style": style, "files": side.files}
-
-
 def _profile(name: str, ticks: Labels, n: int, sides: Sequence[tuple[str, str, Side]]) -> _Values:
     most = top(max(chain((1.0,), *(side.profiles[n] for _, _, side in sides))))
-    return {
-        "name": name,
-        "ticks": ticks,
-        "upwards": _scale(most),
-        "panels": [_panel(*side) | {"path": profile(side[2].profiles[n], most)} for side in sides],
-    }
+    panels = [
+        {"name": now, "style": style, "files": side.files, "path": profile(side.profiles[n], most)}
+        for now, style, side in sides
+    ]
+    return {"name": name, "ticks": ticks, "upwards": _scale(most), "panels": panels}
 
 
 def _scale(most: float) -> Labels:
@@ -347,14 +329,12 @@ def _legend(sides: Sequence[Side], most: int) -> Iterator[tuple[str, str]]:
 
 def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
     sentences = []
-    option = None if verdict is None else verdict.shown
-    if option is not None:
-        found = option.prediction
-        sentences = ["Predicted from the log alone: no rows were read."]
-        if found.sampled_rows:
-            rows, files = counted(found.sampled_rows, "row"), counted(found.sampled_files, "file")
-            requests = counted(found.sample_requests, "request")
-            sentences = [f"Predicted from {rows} of {files}, read by {requests}."]
+    if verdict is not None and verdict.shown is not None:
+        found = verdict.shown.prediction
+        rows, files = counted(found.sampled_rows, "row"), counted(found.sampled_files, "file")
+        read = f"{rows} of {files}, read by {counted(found.sample_requests, 'request')}"
+        source = read if found.sampled_rows else "the log alone: no rows were read"
+        sentences.append(f"Predicted from {source}.")
     if advice is not None and advice.best is not None:
         sentences.append(
             f"{counted(len(advice.candidates), 'layout')} were measured:"
@@ -519,16 +499,12 @@ def cells(counts: Counts, most: int) -> list[tuple[str, str]]:
             length = sum(1 for _ in run)
             paths[tone].append(f"M{x} {y}h{length}v1h-{length}z")
             x += length
-    return [
-        (f"{tone / LEVELS:g}", "".join(path)) for tone, path in enumerate(paths) if tone and path
-    ]
+    drawn = [(tone, "".join(path)) for tone, path in enumerate(paths) if tone and path]
+    return [(f"{tone / LEVELS:g}", path) for tone, path in drawn]
 
 
 def box(corners: tuple[float, float, float, float]) -> str:
-    """Return a visible rectangle from (left, low, right, high).
-
-    It rounds ends, not lengths, so that neighbours still touch.
-    """
+    """Return a visible rectangle; it rounds ends, not lengths, so that neighbours still touch."""
     left, low, right, high = (units(end) for end in corners)
     right, bottom = max(right, left + _LEAST), WIDTH - low
     return f"M{left} {WIDTH - max(high, low + _LEAST)}H{right}V{bottom}H{left}z"
@@ -546,10 +522,8 @@ def profile(values: Sequence[float], most: float) -> str:
 def line(values: Sequence[float], most: float) -> str:
     """Return points at equal distances; `most` is the full height."""
     step = WIDTH / max(len(values) - 1, 1)
-    return " ".join(
-        f"{n * step:.5g},{_HEIGHT * (1 - value / (most or 1)):.4g}"
-        for n, value in enumerate(values)
-    )
+    heights = [_HEIGHT * (1 - value / (most or 1)) for value in values]
+    return " ".join(f"{n * step:.5g},{height:.4g}" for n, height in enumerate(heights))
 
 
 def units(part: float) -> int:

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from liquidlog.predicates.workload import NotUsable
 
 
-_STRATEGY: Final = "strategy"
-
-
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
     """Return `value` as one indented JSON document; Arrow tables become lists of rows."""
     plain = jsonable(value)
@@ -86,7 +83,7 @@ def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
     That is "option", "property" with the name of the `property`, or "default".
     """
     values = {
-        _STRATEGY: plan.strategy,
+        "strategy": plan.strategy,
         **msgspec.to_builtins(plan.policy),
         "compression": plan.writer_options.compression,
     }
@@ -113,7 +110,7 @@ def _source(plan: ClusteringPlan, name: str) -> Mapping[str, str]:
     by = plan.decided_by.get(name)
     if by is None:
         # In plans of earlier releases, and plans made from a policy, only options decide.
-        if name == _STRATEGY:
+        if name == "strategy":
             is_given = plan.mode is RewriteMode.CLUSTERING and plan.strategy != DEFAULT_STRATEGY
         else:
             is_given = getattr(plan.policy, name) != getattr(ClusteringPolicy(), name)
@@ -220,11 +217,11 @@ def remarks(
     cannot_prune: Sequence[str], not_usable: "Sequence[NotUsable]", asked_at: str | None
 ) -> Report:
     """Show which predicates cannot prune, which were left out, and their current time."""
-    shown = "; ".join(cannot_prune[:_SHOWN])
     more = len(cannot_prune) - _SHOWN
+    shown = [*cannot_prune[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
     lines = [f"the current time in predicates is {asked_at}"] if asked_at else []
     if cannot_prune:
-        lines.append(f"cannot prune by: {shown}" + (f"; and {more} more" if more > 0 else ""))
+        lines.append(f"cannot prune by: {'; '.join(shown)}")
     if not_usable:
         lines.append(f"predicates left out, not usable on this table: {len(not_usable)}")
     refused = ((one.where, one.reason) for one in not_usable[:_SHOWN])
@@ -244,9 +241,6 @@ _STYLES: Final = {
 """The colours of answers."""
 
 _FEWEST_ROWS: Final = 10
-_OTHER_LINES: Final = 6
-"""Lines of a screen that no listing takes."""
-
 _FOLDED_ROWS: Final = 2_000
 """Longer tables are not folded on a terminal, since folding measures every cell."""
 
@@ -279,12 +273,9 @@ def show(
 
 
 def _first_screen(report: Report) -> Iterator[Part]:
-    """Yield a report with cut listings, each with the number of left-out rows.
-
-    A long run of lines keeps two lines per line of the screen, and its last line.
-    """
+    """Yield a report with cut listings; of many lines, two per line of the screen, and the last."""
     size = shutil.get_terminal_size()
-    most = max(_FEWEST_ROWS, size.lines - _OTHER_LINES)
+    most = max(_FEWEST_ROWS, size.lines - 6)  # other lines are around a listing
     for kind, run in groupby(report, type):
         parts = tuple(run)
         if kind is Line and len(parts) > 2 * most + 1:
@@ -371,11 +362,8 @@ def _aligned(rows: Iterable[Sequence[Cell]], glyphs: str) -> Iterator[str]:
     for cells in written:
         while cells and not cells[-1]:
             cells.pop()
-        last = len(cells) - 1
-        yield " " + "  ".join(
-            cell if place == last else cell + " " * (widths[place] - _width(cell))
-            for place, cell in enumerate(cells)
-        )
+        padded = [cell + " " * (widths[n] - _width(cell)) for n, cell in enumerate(cells[:-1])]
+        yield " " + "  ".join([*padded, *cells[-1:]])
 
 
 def _width(cell: str) -> int:

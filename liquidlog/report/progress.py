@@ -47,8 +47,8 @@ def rewrite_progress(
         def on_share(group_id: int, share: float) -> None:
             shares[group_id] = share
             done_bytes = sum(group_bytes[key] * part for key, part in shares.items())
-            text = f"{len(finished)}/{len(group_bytes)} groups"
-            progress.update(task, completed=done_bytes, groups=text)
+            groups = f"{len(finished)}/{len(group_bytes)} groups"
+            progress.update(task, completed=done_bytes, groups=groups)
 
         def on_group(group_id: int) -> None:
             finished.add(group_id)
