@@ -1,9 +1,7 @@
 """Predictions of what queries open after a plan, and of a table beside a full rewrite of it.
 
-Ratios: a table in comparison with a full rewrite of it.
-
-The table's rows, read or made up from the log, are laid out in as many files as the table has. That
-is its bytes divided by the mean size of a file, weighted by bytes, so that tiny files count little.
+For ratios, the table's rows, read or made up, are laid out in as many files as the table has: its
+bytes divided by the mean size of a file, weighted by bytes, so that tiny files count little.
 All curves except `linear` reach nearly the same mean, so the fastest curve lays out many files. For
 more than MOST_FILES files, two smaller numbers are laid out, and the result is extrapolated.
 
@@ -155,12 +153,11 @@ def with_ratios(
         mask=None if mask is None else np.asarray(mask, np.bool_),
         sample=sample,
     )
-    notes = health.notes
     if found.depth is None or found.read is None:
         note = _NOT_MEASURED_NOTE if health.total_file_count else "there are no files to measure"
-        return replace(health, notes=(*notes, note)) if columns else health
+        return replace(health, notes=(*health.notes, note)) if columns else health
     if sample is None and min(found.depth, found.read) < LEAST_RATIO:
-        return replace(health, notes=(*notes, _DEPENDENT_NOTE))
+        return replace(health, notes=(*health.notes, _DEPENDENT_NOTE))
     return replace(health, depth_ratio=found.depth, read_ratio=found.read)
 
 
@@ -182,9 +179,7 @@ class Files:
     def largest_cube(self, among: Mask) -> Mask | None:
         """Return the files of the cube with more than half of the bytes, None without one."""
         inside = among & (self.cube >= 0)
-        if not inside.any():
-            return None
-        by_cube = np.bincount(self.cube[inside], self.size_bytes[inside])
+        by_cube = np.bincount(self.cube[inside], self.size_bytes[inside], minlength=1)
         found = inside & (self.cube == int(by_cube.argmax()))
         return found if by_cube.max() > self.size_bytes[among].sum() / 2 else None
 
@@ -230,10 +225,7 @@ def ratios(
 
 
 class _Reached(NamedTuple):
-    """Means over files after a rewrite: the depth, and the width, a share of a column's values.
-
-    `width_now` is the width of the present files.
-    """
+    """Mean depth and width (a share of a column's values) after a rewrite, and the width now."""
 
     depth: float
     width: float
@@ -256,8 +248,7 @@ def _reached(
     found = _laid_out(files, sample, known, chosen, curve, round(outputs))
     depth, width = found.depth, found.width
     if steps:
-        fewer = max(1, round(outputs / factor))
-        less = _laid_out(files, sample, known, chosen, curve, fewer)
+        less = _laid_out(files, sample, known, chosen, curve, max(1, round(outputs / factor)))
         depth *= min(max(depth / less.depth, 1.0), factor) ** steps
         width /= min(max(less.width / width, 1.0), factor) ** steps
     now = _width(files, sample, files.bounds.filter(pa.array(chosen)), files.size_bytes[chosen])
@@ -268,9 +259,8 @@ def _made_up(files: Files, known: Mask, outputs: float) -> Sample:
     """Return rows made up from the bounds of files, in proportion to their bytes."""
     places = np.flatnonzero(known)
     places = places[spread(len(places), _MOST_ROWS)]
-    ranges = [
-        column_ranges(one.low, one.high) for one in files.bounds.take(pa.array(places)).columns
-    ]
+    bounds = files.bounds.take(pa.array(places))
+    ranges = [column_ranges(one.low, one.high) for one in bounds.columns]
     # The order of files must not matter.
     keys = [end for one in ranges for end in (one.hi, one.lo)]
     places = places[np.lexsort([files.size_bytes[places], *keys])]
@@ -279,8 +269,8 @@ def _made_up(files: Files, known: Mask, outputs: float) -> Sample:
     drawn = np.searchsorted(total, (np.arange(wanted) + 0.5) / wanted * total[-1])
     picked, counts = np.unique(np.minimum(drawn, len(places) - 1), return_counts=True)
     some = places[picked]
-    ends = files.bounds.take(pa.array(some))
-    rows, owner = made_up(files.leaves, ends, counts.astype(np.float64), wanted)
+    bounds = files.bounds.take(pa.array(some))
+    rows, owner = made_up(files.leaves, bounds, counts.astype(np.float64), wanted)
     return sampled(files.leaves, rows, some[owner], source=FROM_STATISTICS, files=len(some))
 
 
@@ -423,6 +413,8 @@ def assumed_readers(
         shares=np.full(len(names) + 1, 1 / (len(names) + 1)),
         values=tuple(chosen),
         leaves=tuple(chosen),
+        blind=((),) * (len(names) + 1),
+        columns=((),) * (len(names) + 1),
     )
 
 
@@ -430,9 +422,9 @@ def _narrow_now(snapshot: Snapshot, bounds_of: BoundsOf) -> list[Leaf]:
     count = snapshot.files.num_rows
     if not 1 < count <= _MOST_NARROW_FILES:
         return []
-    names, configuration = snapshot.metadata.partition_columns, snapshot.metadata.configuration
+    names = snapshot.metadata.partition_columns
     tried = [leaf for leaf in leaves(snapshot.schema) if leaf.logical[0] in names]
-    tried += indexed_leaves(snapshot.data_schema, configuration)
+    tried += indexed_leaves(snapshot.data_schema, snapshot.metadata.configuration)
     tried = [leaf for leaf in tried if has_bounds(leaf.data_type)][:_MOST_NARROW_COLUMNS]
     bounds = bounds_with_values(snapshot, bounds_of)(tried)
     return [
@@ -489,16 +481,13 @@ class Foresight:
     @cached_property
     def rows(self) -> Rows:
         """Rows of the table, the same for all plans; no rows if the log is enough."""
-        is_in_log = not self._readers.values and all(map(_only_joins, self._plans))
+        is_in_log = not self._readers.values and all(_is_joined(plan).all() for plan in self._plans)
         if is_in_log and not self._reads_rows:
             nothing = Sample(columns=(), file=np.zeros(0, np.int64), source=FROM_ROWS, files=0)
             return Rows(samples=(nothing,))
-        taken = np.zeros(len(self._sizes), np.bool_)
-        for owners in self._owners:
-            taken |= owners >= 0
-        inputs, others = np.flatnonzero(taken), np.flatnonzero(~taken)
-        if not self._readers.values:
-            others = others[:0]
+        taken = np.max([np.full(len(self._sizes), -1), *self._owners], axis=0) >= 0
+        inputs = np.flatnonzero(taken)
+        others = np.flatnonzero(~taken & bool(self._readers.values))
         most = _INPUT_FILES + _OTHER_FILES
         chosen = [
             inputs[spread(len(inputs), max(_INPUT_FILES, most - len(others)))],
@@ -524,9 +513,8 @@ class Foresight:
         return self._of_files(self.rows.samples[0] if self._readers.values else None, every)
 
     def _of_files(self, sample: Sample | None, mask: Mask) -> Opened[Floats]:
-        readers = self._readers
-        if readers.wheres:
-            masks = [one & mask for one in readers.masks]
+        if self._readers.wheres:
+            masks = [one & mask for one in self._readers.masks]
             return opened_by_masks(self._sizes, masks, self._profile)
         chosen = pa.array(np.flatnonzero(mask))
         return self._of_assumed(sample, self._bounds.take(chosen), self._sizes[mask])
@@ -556,25 +544,24 @@ class Foresight:
         columns = tuple(column.logical for column in plan.columns)
         prefix = tuple(columns[number] for number in plan.prefix)
         layout = Layout(columns, Curve(plan.curve), prefix, plan.readers)
-        is_joined = np.array([_is_joined(plan, count) for count in outputs], np.bool_)
+        is_joined = _is_joined(plan)
         joined, part = _joined(owners, self._live_sizes, self._bounds, is_joined, outputs)
         if self.rows.stored is not None:
             joined = _with_parts(joined, part, layout, layouts)
-        found = [(joined, self._packed(joined, layouts.sample, plan))]
+        found = [joined]
         if not is_joined.all():
             cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
             grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
-            laid = layouts.laid(layout, grouping, outputs)
-            found.append((laid, self._packed(laid, layouts.sample, plan)))
-        size_bytes = np.concatenate([size for _, size in found])
+            found.append(layouts.laid(layout, grouping, outputs))
+        size_bytes = np.concatenate([self._packed(one, layouts.sample, plan) for one in found])
         if number not in self._shrunk:
-            known = sum(float(one.size_bytes.sum()) for one, _ in found)
+            known = sum(float(one.size_bytes.sum()) for one in found)
             self._shrunk[number] = float(size_bytes.sum()) / known if known else 1.0
         return Laid(
             size_bytes=size_bytes,
-            bounds=concat_bounds([one.bounds for one, _ in found]),
+            bounds=concat_bounds([one.bounds for one in found]),
             scale=1.0,
-            group=np.concatenate([one.group for one, _ in found]),
+            group=np.concatenate([one.group for one in found]),
         )
 
     def _packed(self, laid: Laid, sample: Sample, plan: ClusteringPlan) -> Floats:
@@ -631,12 +618,9 @@ class Foresight:
         known = float(self._sizes[is_laid[owners]].sum())
         share = known / (known + float(self._sizes[rest].sum()))
         of_rest = self._of_files(sample, rest)
-        alike = replace(
-            of_rest,
-            bytes=of_rest.bytes * _ratios(found.bytes, of_laid.bytes),
-            files=of_rest.files * _ratios(found.files, of_laid.files),
-        )
-        return kept + found + alike, share
+        size_bytes = of_rest.bytes * _ratios(found.bytes, of_laid.bytes)
+        files = of_rest.files * _ratios(found.files, of_laid.files)
+        return kept + found + replace(of_rest, bytes=size_bytes, files=files), share
 
     def files_after(self, number: int) -> tuple[tuple[Leaf, ...], Bounds, Floats, Mask]:
         """Return the leaves, bounds and sizes of the files after a plan, and a mask of new ones."""
@@ -656,17 +640,13 @@ class Foresight:
         return replace(self._snapshot, files=files, plain_files=None), bounds
 
     def prediction(self, number: int, *, surely: bool = True) -> Prediction:
-        """Return the effect of a plan, by its number among `plans`.
-
-        `surely` also measures the error of the sample by its halves, in five times the time.
-        """
-        readers, plan = self._readers, self._plans[number]
-        samples = self.rows.samples
+        """Return the effect of a plan; `surely` measures the sample's error, five times slower."""
+        plan, samples = self._plans[number], self.rows.samples
         found = [self._after(number, sample) for sample in samples]
         share = found[0][1]
         if len(samples) == 1:
             after = found[0][0]
-            halves = range(_HALVES) if surely and not _only_joins(plan) else ()
+            halves = range(_HALVES) if surely and not _is_joined(plan).all() else ()
             drawn = [self._after(number, samples[0].half(seed))[0] for seed in halves] or [after]
             deviation = replace(
                 after,
@@ -694,18 +674,14 @@ class Foresight:
         if not plan.groups:
             errors, packed = (1.0, 1.0), (1.0, 1.0)
         ranges = _Ranges(ways=ways, least=least, most=most, errors=errors, packed=packed)
-        return _prediction(
-            plan, readers, self.now, after, ranges=ranges, rows=self.rows, share=share
-        )
+        return _prediction(plan, self._readers, self.now, after, ranges, self.rows, share)
 
 
-def _is_joined(plan: ClusteringPlan, outputs: int) -> bool:
-    """Return whether the files of a group are only joined; the log has the resulting bounds."""
-    return not plan.columns or (outputs == 1 and not plan.prefix)
-
-
-def _only_joins(plan: ClusteringPlan) -> bool:
-    return all(_is_joined(plan, group.expected_outputs) for group in plan.groups)
+def _is_joined(plan: ClusteringPlan) -> Mask:
+    """Return which groups' files are only joined; the log has the resulting bounds."""
+    outputs = np.array([group.expected_outputs for group in plan.groups], np.int64)
+    is_joined: Mask = ((outputs == 1) & (not plan.prefix)) | (not plan.columns)
+    return is_joined
 
 
 def owners_of(snapshot: Snapshot, plan: ClusteringPlan) -> Numbers:
@@ -778,12 +754,9 @@ def _spanned(column: ColumnBounds, files: Numbers, part: Numbers, count: int) ->
         [pa.array(part), column.low.take(taken), column.high.take(taken)], ["part", "low", "high"]
     ).group_by("part", use_threads=False)
     ends = grouped.aggregate([("low", "min", _PAIR), ("high", "max", _PAIR)]).sort_by("part")
-    low, high = (
-        pa.array(ends[name].combine_chunks(), column.low.type) for name in ("low_min", "high_max")
-    )
-    return ColumnBounds(
-        low=low, high=high, null_count=_summed(column.null_count, files, part, count)
-    )
+    kind, nulls = column.low.type, _summed(column.null_count, files, part, count)
+    low, high = (pa.array(ends[end].combine_chunks(), kind) for end in ("low_min", "high_max"))
+    return ColumnBounds(low=low, high=high, null_count=nulls)
 
 
 def _summed(counts: pa.Array, files: Numbers, part: Numbers, count: int) -> pa.Array:
@@ -837,7 +810,6 @@ def _prediction(
     readers: Readers,
     now: Opened[Floats],
     after: Opened[Floats],
-    *,
     ranges: _Ranges,
     rows: Rows,
     share: float,
@@ -855,10 +827,10 @@ def _prediction(
     saved, most, least = (means["bytes_before"] - one for one in after_bytes)
     cost = plan.size_bytes
     gains = [one / cost if plan.groups else 0.0 for one in (saved, least, most)]
+    paid = Range(cost / most, cost / least if least > 0 else math.inf) if most > 0 else None
     ends = (files.low, files.high), (size_bytes.low, size_bytes.high)
-    blind = readers.blind or ((),) * len(readers.names)
-    columns = readers.columns or ((),) * len(readers.names)
     sample = rows.samples[0]
+    each_range = zip(ranges.each("files"), ranges.each("bytes"), strict=True)
     return Prediction(
         readers=readers.source,
         is_sampled=rows.is_read,
@@ -877,22 +849,18 @@ def _prediction(
         gain_per_byte=gains[0],
         gain_per_byte_range=Range(gains[1], gains[2]),
         break_even_reads=cost / saved if saved > 0 else None,
-        break_even_reads_range=Range(cost / most, cost / least if least > 0 else math.inf)
-        if most > 0
-        else None,
+        break_even_reads_range=paid,
         predicates=tuple(
             PredictedReads(
-                where=name,
+                where=readers.names[number],
                 share=float(weights[number]),
                 files_after_range=of_files,
                 bytes_after_range=of_bytes,
                 **{field: float(values[number]) for field, values in each.items()},
-                cannot_prune=blind[number],
-                columns=columns[number],
+                cannot_prune=readers.blind[number],
+                columns=readers.columns[number],
             )
-            for number, (name, of_files, of_bytes) in enumerate(
-                zip(readers.names, ranges.each("files"), ranges.each("bytes"), strict=True)
-            )
+            for number, (of_files, of_bytes) in enumerate(each_range)
         ),
         cannot_prune=tuple(dict.fromkeys(text for texts in readers.blind for text in texts)),
         not_usable=readers.not_usable,

@@ -9,10 +9,10 @@ have it in a third sample.
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -168,13 +168,10 @@ class _Reader:
         self._store, self._snapshot, self._leaves = store, snapshot, leaves
         self._mapping = mapping_mode(snapshot.metadata.configuration)
         self._row_tracking = planned_row_tracking(snapshot)
+        self._codec = writer_options(snapshot, ()).compression
         # Data files do not hold the columns that a table is partitioned by.
         self._stored = [leaf for leaf in leaves if not is_partition(snapshot, leaf)]
         self._names = {".".join(leaf.physical) for leaf in self._stored}
-
-    @property
-    def codec(self) -> str:
-        return writer_options(self._snapshot, ()).compression
 
     def _opened(self, file: InputFile) -> LogicalFile:
         layout = DataLayout(
@@ -185,7 +182,7 @@ class _Reader:
 
     def changed_by_rewrites(self, stored: Stored) -> list[str]:
         """Return the columns that another codec, or another order of rows, may change."""
-        codecs = {self.codec.upper(), NO_CODEC}
+        codecs = {self._codec.upper(), NO_CODEC}
         others = {name: one for name, one in stored.columns.items() if name not in self._names}
         if any(one.codec not in codecs for one in stored.columns.values()):
             return list(others)
@@ -197,29 +194,23 @@ class _Reader:
         """Return what rewrites change of these columns, if they are no parts of others."""
         with self._opened(file) as opened:
             names = [name for name in names if name in opened.file.schema.names]
-            if (
-                not names
-                or not opened.file.num_row_groups
-                or opened.file.row_group_memory_bytes(0) > _MOST_BYTES
-            ):
+            if not names or not opened.file.num_row_groups:
+                return {}
+            if opened.file.row_group_memory_bytes(0) > _MOST_BYTES:
                 return {}
             rows = opened.read(columns=[(name,) for name in names], row_groups=[0])
-        return repacking(stored, rows.rename_columns(names), self.codec)
+        return repacking(stored, rows.rename_columns(names), self._codec)
 
     def of_file(self, file: InputFile, rows: int) -> _OfFile:
-        """Return up to `rows` rows, columns named by their numbers.
-
-        `values` are the different ones of small columns that are not sampled.
-        """
+        """Return up to `rows` rows, and the different `values` of small columns not sampled."""
         with self._opened(file) as opened:
             stored = footer_of(opened.file.parquet.metadata, file.size_bytes)
             groups = spread(opened.file.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
             paths = [leaf.physical for leaf in self._stored]
             others = self._small_others(stored)
-            if paths or others:
-                table = opened.read(
-                    columns=[*paths, *((one,) for one in others)], row_groups=groups
-                )
+            columns = [*paths, *((one,) for one in others)]
+            if columns:
+                table = opened.read(columns=columns, row_groups=groups)
             else:
                 count = sum(opened.row_group_rows(group) for group in groups)
                 table = pa.table({"": pa.nulls(count)})
@@ -228,16 +219,13 @@ class _Reader:
         table = table.take(pa.array(spread(len(table), rows)))
         read = dict(zip(self._stored, table.columns, strict=False))
         absent = pa.chunked_array([pa.nulls(len(table))])
-        columns = [read.get(leaf, absent) for leaf in self._leaves]
-        return _OfFile(_table(columns), size_bytes, 1 + len(groups), stored, values)
+        found = _table([read.get(leaf, absent) for leaf in self._leaves])
+        return _OfFile(found, size_bytes, 1 + len(groups), stored, values)
 
     def _small_others(self, stored: Stored) -> list[str]:
         fields = {field.physical_name for field in self._snapshot.schema.fields}
-        found = [
-            name
-            for name, column in stored.columns.items()
-            if column.has_dictionary and name in fields - self._names
-        ]
+        others = [name for name in stored.columns if name in fields - self._names]
+        found = [name for name in others if stored.columns[name].has_dictionary]
         is_small = sum(stored.columns[name].bytes for name in found) <= _MOST_OTHER_BYTES
         return found if is_small else []
 
@@ -282,8 +270,7 @@ def _made_up(
         table, owner = made_up(leaves, bounds, weights, rows, **way)
         file = numbers[owner]
         table = _with_partition_values(snapshot, leaves, table, file)
-        made = sampled(leaves, table, file, source=FROM_STATISTICS, files=len(numbers))
-        samples.append(made)
+        samples.append(sampled(leaves, table, file, source=FROM_STATISTICS, files=len(numbers)))
     return Rows(samples=tuple(samples), problem=problem)
 
 
@@ -330,10 +317,10 @@ def _repeated_end(column: ColumnBounds) -> pa.Scalar | None:
         ends = side.filter(wide)
         if len(ends) < _FEW_ENDS:
             continue
-        counted = pc.value_counts(ends)
-        most = int(pc.index(counted.field("counts"), pc.max(counted.field("counts"))).as_py())
-        if counted.field("counts")[most].as_py() > _HEAVY * len(ends):
-            return counted.field("values")[most]
+        values, counts = pc.value_counts(ends).flatten()
+        most = int(pc.index(counts, pc.max(counts)).as_py())
+        if counts[most].as_py() > _HEAVY * len(ends):
+            return values[most]
     return None
 
 
@@ -380,10 +367,8 @@ def _values(numbers: Floats, kind: pa.DataType) -> pa.Array:
 _LEAST: Final = 0.25
 _MOST: Final = 4.0
 """How far what a sample takes may be from what all rows take, as a factor."""
-_LEAST_ROW_BYTES: Final = 1 / 64
 _DELTA: Final = "DELTA_BINARY_PACKED"
 _TRIAL_ROWS: Final = 16_384
-_UNTRIED: Final = Trial(0, ())
 _INTEGERS: Final = frozenset({"INT32", "INT64"})
 _WIDEST: Final = 1 << 62
 _ORDERED: Final = 0.8
@@ -416,22 +401,15 @@ def repacking(stored: Stored, rows: pa.Table, codec: str) -> dict[str, Repacked]
         return {}
     now = stored.arguments(rows.column_names)
     random = np.random.default_rng(_SEED)
-    scattered = pa.table(
-        [
-            _scattered(rows.column(name).combine_chunks(), stored.columns[name], random)
-            for name in rows.column_names
-        ],
-        schema=rows.schema,
-    )
-    before, recoded, after, apart = (
-        packed(some, np.zeros(1, np.int64), arguments).total[0]
-        for some, arguments in (
-            (rows, now),
-            (rows, {**now, "compression": codec}),
-            (rows, FileEncoding.measure(rows, compression=codec).arguments(rows)),
-            (scattered, FileEncoding.measure(scattered, compression=codec).arguments(scattered)),
-        )
-    )
+    columns = [
+        _scattered(rows.column(name).combine_chunks(), stored.columns[name], random)
+        for name in rows.column_names
+    ]
+    scattered = pa.table(columns, schema=rows.schema)
+    here, there = (FileEncoding.measure(one, compression=codec) for one in (rows, scattered))
+    ways = (now, {**now, "compression": codec}, here.arguments(rows))
+    before, recoded, after = (packed(rows, way)[0][0] for way in ways)
+    apart = packed(scattered, there.arguments(scattered))[0][0]
     is_known = [name in stored.dictionaries for name in rows.column_names]
     factors = np.where(is_known, recoded, after) / np.maximum(before, 1.0)
     each = np.where(after < _ORDERED * apart, apart, 0.0) / len(rows)
@@ -489,38 +467,22 @@ def _stored(chunk: pq.ColumnChunkMetaData) -> StoredColumn:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Packed:
-    """Packed files of rows, in bytes: `total` (m, d) of each column, and its `dictionary`."""
-
-    total: Floats
-    dictionary: Floats
-
-    def where(self, mask: npt.NDArray[np.bool_], other: "Packed") -> "Packed":
-        """Return these columns of files where a mask (m, d) is true, and the other ones."""
-        return Packed(
-            total=np.where(mask, self.total, other.total),
-            dictionary=np.where(mask, self.dictionary, other.dictionary),
-        )
-
-
-def packed(rows: pa.Table, starts: Numbers, arguments: Mapping[str, Any]) -> Packed:
-    """Return the bytes of files that begin at these rows, packed as Arrow's writer is told."""
+def packed(
+    rows: pa.Table, arguments: Mapping[str, Any], starts: Sequence[int] = (0,)
+) -> tuple[Floats, Floats]:
+    """Return the bytes, (m, d), of columns of files from these rows on, and of dictionaries."""
+    total, dictionary = np.zeros((2, len(starts), rows.num_columns))
     if not rows.num_columns:
-        return Packed(total=np.zeros((len(starts), 0)), dictionary=np.zeros((len(starts), 0)))
+        return total, dictionary
     sink = pa.BufferOutputStream()
-    ends = np.append(starts[1:], rows.num_rows)
     with pq.ParquetWriter(sink, rows.schema, **arguments) as writer:
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for start, end in pairwise((*starts, rows.num_rows)):
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
     footer = pq.read_metadata(pa.BufferReader(sink.getvalue()))
-    shape = len(starts), rows.num_columns
-    total, dictionary = np.zeros(shape), np.zeros(shape)
-    for number in range(shape[0]):
-        for column in range(shape[1]):
-            found = _stored(footer.row_group(number).column(column))
-            total[number, column], dictionary[number, column] = found.bytes, found.dictionary_bytes
-    return Packed(total=total, dictionary=dictionary)
+    for number, column in np.ndindex(total.shape):
+        found = _stored(footer.row_group(number).column(column))
+        total[number, column], dictionary[number, column] = found.bytes, found.dictionary_bytes
+    return total, dictionary
 
 
 def _scattering(order: Numbers, parts: Numbers, counts: Numbers) -> Floats:
@@ -549,12 +511,13 @@ class Packing:
         self._rows = pa.table([columns[name] for name in names], names)
         order = np.argsort(file, kind="stable")
         starts = np.flatnonzero(np.diff(file[order], prepend=-1))
-        now = packed(self._rows.take(pa.array(order)), starts, stored.arguments(names))
+        lying = self._rows.take(pa.array(order))
+        total, dictionary = packed(lying, stored.arguments(names), starts.tolist())
         own = [stored.columns[name] for name in names]
         inside = np.array([one.bytes - one.dictionary_bytes for one in own]) / max(stored.rows, 1)
-        taken = (now.total - now.dictionary).sum(axis=0) / max(len(order), 1)
+        taken = (total - dictionary).sum(axis=0) / max(len(order), 1)
         # By what factor all rows of a file take more than a sample of them.
-        self._density = (inside / np.maximum(taken, _LEAST_ROW_BYTES)).clip(_LEAST, _MOST)
+        self._density = (inside / np.maximum(taken, 1 / 64)).clip(_LEAST, _MOST)
         if len(order) >= stored.rows:
             self._density[:] = 1.0
         self._file, self._stored = file, stored
@@ -566,9 +529,8 @@ class Packing:
         Of very many files, some are packed, evenly chosen; records of the others take as much.
         """
         counts = np.diff(np.append(starts, len(order)))
-        chosen = np.arange(len(starts))
-        if len(starts) > _MOST_FILES:
-            chosen = (np.arange(_MOST_FILES) * len(starts)) // _MOST_FILES
+        some = min(len(starts), _MOST_FILES)
+        chosen = np.arange(some) * len(starts) // max(some, 1)
         taken = np.concatenate([order[starts[one] : starts[one] + counts[one]] for one in chosen])
         known = self._columns(taken, counts[chosen], records[chosen], codec)
         mean = float(known.sum()) / max(float(records[chosen].sum()), 1.0)
@@ -619,16 +581,16 @@ class Packing:
 
     def _columns(self, order: Numbers, counts: Numbers, records: Floats, codec: str) -> Floats:
         rows, starts = self._rows.take(pa.array(order)), np.cumsum(counts) - counts
+        names = rows.column_names
         # A writer decides file by file which columns get a dictionary.
-        found, plain = (
-            packed(rows, starts, FileEncoding(codec, tuple(some), _UNTRIED).arguments(rows))
-            for some in (rows.column_names, ())
-        )
+        encodings = (FileEncoding(codec, tuple(some), Trial(0, ())) for some in (names, ()))
+        ways = [packed(rows, one.arguments(rows), starts.tolist()) for one in encodings]
         parts = zip(starts.tolist(), counts.tolist(), strict=True)
         repeats = [set(worth_dictionaries(rows.slice(*part))) for part in parts]
-        found = found.where(
-            np.array([[name in one for name in rows.column_names] for one in repeats]), plain
+        mask = np.array([[name in one for name in names] for one in repeats])
+        total, dictionary = (
+            np.where(mask, found, plain) for found, plain in zip(*ways, strict=True)
         )
-        inside = (found.total - found.dictionary) / counts[:, np.newaxis]
-        columns = records[:, np.newaxis] * inside * self._density + found.dictionary
+        inside = (total - dictionary) / counts[:, np.newaxis]
+        columns = records[:, np.newaxis] * inside * self._density + dictionary
         return np.asarray(columns.sum(axis=1), np.float64)

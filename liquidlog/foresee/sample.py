@@ -45,10 +45,7 @@ def spread(count: int, wanted: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
-    """Sampled rows in the order of the files that would hold them.
-
-    `order` (s,) are rows of the sample, file after file; `starts` (m,) is where each file begins.
-    """
+    """Rows of the sample, file after file: `order` (s,); `starts` (m,) are where files begin."""
 
     order: Numbers
     starts: Numbers
@@ -121,21 +118,15 @@ class SampledColumn:
         codes = self.codes[parts.order]
         nulls = np.add.reduceat(codes < 0, parts.starts).astype(np.int64)
         known = count - nulls
-        ends = self._ends(codes, parts, known, widened=not is_cut, stops=self._places(stops))
-        ends = ends[0] - self._is_behind_a_gap(constants)[ends[0]], ends[1]
-        low, high = (
-            self.distinct.take(pa.array(end, mask=known == 0)) if len(self.distinct) else None
-            for end in ends
-        )
-        if low is None or high is None:
-            low = high = pa.nulls(len(count), self.values.type)
-        null_count = np.round(nulls / count * rows)
-        unseen = (
-            (nulls == 0)
-            & (self._null_share * count > 0)
-            & (self._null_share * count < _UNSEEN_NULLS)
-        )
-        null_count = np.where(unseen, 1.0, null_count)
+        low = high = pa.nulls(len(count), self.values.type)
+        if len(self.distinct):
+            first, last = self._ends(codes, parts, known, widened=not is_cut, stops=stops)
+            first = first - self._is_behind_a_gap(constants)[first]
+            ends = (pa.array(end, mask=known == 0) for end in (first, last))
+            low, high = map(self.distinct.take, ends)
+        expected = self._null_share * count
+        unseen = (nulls == 0) & (expected > 0) & (expected < _UNSEEN_NULLS)
+        null_count = np.where(unseen, 1.0, np.round(nulls / count * rows))
         null_count = np.where(known == 0, np.ceil(rows), np.minimum(null_count, np.ceil(rows)))
         if pa.types.is_string(low.type):
             low, high = _shortened(low, high, prefix_chars)
@@ -144,11 +135,9 @@ class SampledColumn:
         )
 
     def _ends(
-        self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool, stops: Numbers
+        self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool, stops: pa.Array | None
     ) -> tuple[Numbers, Numbers]:
         most = len(self.distinct)
-        if not most:
-            return known, known
         top = np.maximum.reduceat(codes, parts.starts)
         low = np.minimum.reduceat(np.where(codes < 0, most, codes), parts.starts)
         low, top = np.minimum(low, most - 1), np.maximum(top, 0)
@@ -168,7 +157,10 @@ class SampledColumn:
             np.searchsorted(self._begins, end, side="right").astype(np.int64) - 1 for end in wider
         )
         # A stop between a sampled end and the end that it is moved to is where the file ends.
-        edges = np.concatenate([[-1], stops, [most - 1]])
+        places = np.zeros(0, np.int64)
+        if stops is not None and len(stops):
+            places = np.unique(range_ids(stops, self.distinct).astype(np.int64)) - 1
+        edges = np.concatenate([[-1], places, [most - 1]])
         below = np.maximum(below, edges[np.searchsorted(edges, low, side="left") - 1] + 1)
         above = np.minimum(above, edges[np.searchsorted(edges, top, side="left")])
         return np.where(is_low, below, low), np.where(is_top, above, top)
@@ -176,16 +168,11 @@ class SampledColumn:
     def _is_behind_a_gap(self, constants: pa.Array | None) -> Numbers:
         """Return 1 for each distinct value right behind a constant that was not sampled, else 0."""
         found = np.zeros(len(self.distinct) + 1, np.int64)
-        if constants is None or not len(constants) or not len(self.distinct):
+        if constants is None or not len(constants):
             return found
         places, is_sampled = places_among(self.distinct, constants)
         found[places[~is_sampled & (places > 0)]] = 1
         return found
-
-    def _places(self, stops: pa.Array | None) -> Numbers:
-        if stops is None or not len(stops):
-            return np.zeros(0, np.int64)
-        return np.unique(range_ids(stops, self.distinct).astype(np.int64) - 1)
 
 
 def _shortened(low: pa.Array, high: pa.Array, chars: int) -> tuple[pa.Array, pa.Array]:
@@ -319,10 +306,7 @@ class Dictionaries:
 
     @classmethod
     def of(cls, files: Sequence[pa.Array]) -> "Dictionaries":
-        """Return the dictionaries of all files, from those of some of them.
-
-        If files drew their values from `all` at random, so many would be different in these files.
-        """
+        """Return all files' dictionaries from some of them, as if files drew values at random."""
         counts = np.array([len(one) for one in files], np.float64)
         different = len(pc.unique(pa.chunked_array(files)))
         low, high = float(counts.max()), _MOST_VALUES
@@ -412,13 +396,10 @@ class KeptRows:
             return None
         (kept,) = self._kept[1].samples
         found = kept.part(leaves, files)
-        if (
-            found is None
-            or 2 * found.files < min(len(files), kept.files)
-            or 2 * len(found) < min(wanted, len(kept))
-        ):
+        if found is None or 2 * found.files < min(len(files), kept.files):
             return None
-        return replace(self._kept[1], samples=(found,))
+        is_enough = 2 * len(found) >= min(wanted, len(kept))
+        return replace(self._kept[1], samples=(found,)) if is_enough else None
 
 
 # Rows laid out as a rewrite would, by its curve, fit and cuts
@@ -429,10 +410,7 @@ _LEAST_DENSITY: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The order of rows: along a curve through `columns`, first parted by a `prefix`.
-
-    With `readers`, it is fitted to that workload.
-    """
+    """The order of rows: along a curve, first parted by a `prefix`; fitted to `readers`, if any."""
 
     columns: tuple[Path, ...]
     curve: Curve
@@ -498,16 +476,15 @@ class Layouts:
         rows_of = self._rows_by_group(grouping)
         orders, starts, sizes, counts, groups, placed = [], [], [], [], [], 0
         for group, rows in rows_of.items():
-            size = float(grouping.size_bytes[group])
             part, keys = self._placed(layout, grouping, group, rows, outputs[group])
             order = np.lexsort((keys, part))
             begins = np.flatnonzero(np.diff(part[order], prepend=-1))
             share = np.diff(np.append(begins, len(order))) / len(order)
             orders.append(rows[order])
             starts.append(begins + placed)
-            sizes.append(size * share)
+            sizes.append(grouping.size_bytes[group] * share)
             groups.append(np.full(len(begins), group, np.int64))
-            counts.append(float(grouping.num_records[group]) * share)
+            counts.append(grouping.num_records[group] * share)
             placed += len(order)
         if not orders:
             columns = tuple(_unknown(leaf, 0) for leaf in self.leaves)
@@ -524,15 +501,13 @@ class Layouts:
         )
 
     def _rows_by_group(self, grouping: Grouping) -> Mapping[int, Numbers]:
-        found = self._rows.get(grouping)
-        if found is None:
+        if grouping not in self._rows:
             group = grouping.group_of_file[self.sample.file]
-            found = {
+            self._rows[grouping] = {
                 int(number): self._evenly(np.flatnonzero(group == number), grouping)
                 for number in np.unique(group[group >= 0])
             }
-            self._rows[grouping] = found
-        return found
+        return self._rows[grouping]
 
     def _evenly(self, rows: Numbers, grouping: Grouping) -> Numbers:
         """Return some of a group's rows, of each file in proportion to its rows."""

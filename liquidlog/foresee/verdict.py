@@ -1,9 +1,7 @@
 """What queries open and how long they wait, before and after a rewrite, and the verdict.
 
-The verdict on a table: whether a rewrite is worth it, in plain words.
-
-A rewrite takes time and shortens the wait of queries for the store. It pays back when queries have
-saved as much time as it took.
+The verdict says in plain words whether a rewrite is worth it. A rewrite takes time and shortens the
+wait of queries for the store. It pays back when queries have saved as much time as it took.
 """
 
 import math
@@ -31,7 +29,7 @@ from liquidlog.spec.schema import Leaf, quote_path
 from liquidlog.spec.text import Summary, amount, counted, render_size
 
 _PREDICATES_AT_ONCE: Final = 64
-_FILES_COUNTED_AT_ONCE: Final = 400_000
+_FILES_AT_ONCE: Final = 400_000
 _Amount = TypeVar("_Amount", float, NDArray[np.float64])
 
 _BYTES_OF_A_REQUEST: Final = 16 << 20
@@ -60,13 +58,6 @@ class StoreProfile:
     def seconds(self, files: _Amount, size_bytes: _Amount) -> _Amount:
         waits = self.requests(files, size_bytes) * (self.latency_seconds / self.requests_at_once)
         return waits + size_bytes / self.bytes_per_second
-
-    def rewrite_seconds(self, files: float, size_bytes: float) -> float:
-        """Return how long a rewrite takes, by the files and bytes that it reads and writes."""
-        if not files:
-            return 0.0
-        waits = self.requests_of_a_file * files * self.latency_seconds / self.requests_at_once
-        return self.start_seconds + waits + size_bytes / self.rewritten_bytes_per_second
 
 
 LOCAL_DISK: Final = StoreProfile(
@@ -203,11 +194,11 @@ class Prediction(Summary):
     ) -> Opened[float]:
         """Return what the mean query opens before or after, or at an end of the range."""
         if when in {"low", "high"}:
-            files, size_bytes = self.files_after_range, self.bytes_after_range
-            ends = getattr(files, when), getattr(size_bytes, when)
+            ends = (getattr(one, when) for one in (self.files_after_range, self.bytes_after_range))
         else:
-            ends = getattr(self, f"files_{when}"), getattr(self, f"bytes_{when}")
-        return Opened(files=ends[0], bytes=ends[1], profile=profile)
+            ends = (getattr(self, f"{name}_{when}") for name in ("files", "bytes"))
+        files, size_bytes = ends
+        return Opened(files=files, bytes=size_bytes, profile=profile)
 
 
 # What queries open of the present files, and of the files of a rewrite
@@ -261,9 +252,8 @@ def opened_of_laid(
     has no partition columns.
     """
     found: list[Opened[Floats]] = []
-    for part in pack(
-        np.array([len(one.size_bytes) for one in laid], np.int64), _FILES_COUNTED_AT_ONCE
-    ):
+    counts = np.array([len(one.size_bytes) for one in laid], np.int64)
+    for part in pack(counts, _FILES_AT_ONCE):
         found += _of_some(snapshot, laid[part], leaves, predicates, session, now.profile)
     least = []
     for one, files in zip(found, laid, strict=True):
@@ -293,10 +283,9 @@ def _of_some(
     owner = np.repeat(np.arange(len(laid)), counts)
     imagined = replace(snapshot, files=imagined_files(sizes), plain_files=None)
     bounds = concat_bounds([one.bounds for one in laid])
-    numbers = {leaf: number for number, leaf in enumerate(leaves)}
 
     def bounds_of(wanted: Sequence[Leaf]) -> Bounds:
-        return bounds.select([numbers[leaf] for leaf in wanted])
+        return bounds.select([leaves.index(leaf) for leaf in wanted])
 
     read, opened = (np.zeros((len(laid), len(predicates))) for _ in range(2))
     for first in range(0, len(predicates), _PREDICATES_AT_ONCE):
@@ -327,7 +316,6 @@ FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, Floats, Mask]
 Answer = Literal["rewrite", "cluster", "leave", "unknown"]
 
 PAYBACK_DAYS: Final = 30.0
-"""The default of the longest payback of a rewrite."""
 LONGER: Final = 1.2
 """A rewrite is not worth it if many queries then wait this many times as long."""
 _MANY: Final = 0.1
@@ -393,11 +381,11 @@ class Cost:
     @classmethod
     def of(cls, plan: ClusteringPlan, profile: StoreProfile) -> "Cost":
         files = sum(len(group.inputs) + group.expected_outputs for group in plan.groups)
-        seconds = profile.rewrite_seconds(files, 2.0 * plan.size_bytes)
+        requests = profile.requests_of_a_file * files
+        waits = requests * profile.latency_seconds / profile.requests_at_once
+        moves = 2.0 * plan.size_bytes / profile.rewritten_bytes_per_second
+        seconds = profile.start_seconds + waits + moves if files else 0.0
         return cls(bytes_read=plan.size_bytes, bytes_written=plan.size_bytes, seconds=seconds)
-
-    def document(self) -> dict[str, float]:
-        return {**asdict(self), "seconds": round(self.seconds, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -539,32 +527,31 @@ class Verdict(Summary):
         return next(iter(self.options), None)
 
     def document(self) -> dict[str, Any]:
-        shown = self.shown
-        known: dict[str, Any] = dict.fromkeys(
-            ("candidate", "now", "after", "cost", "payback_queries", "payback_days", "sampled")
-        )
-        if shown is not None:
-            found, low, high = shown.prediction, _rounded(shown.low), _rounded(shown.high)
-            known = {
-                "candidate": shown.document(),
-                "now": _rounded(shown.now),
-                "after": {
-                    name: {"mean": mean, "low": low[name], "high": high[name]}
-                    for name, mean in _rounded(shown.after).items()
-                },
-                "cost": shown.cost.document(),
-                "payback_queries": rounded(shown.payback_queries, 3),
-                "payback_days": rounded(shown.payback_days, 3),
-                "sampled": {
-                    "rows": found.sampled_rows,
-                    "files": found.sampled_files,
-                    "requests": found.sample_requests,
-                }
-                if found.sampled_rows
-                else None,
-            }
         readers = {"from": self.readers, "queries": self.queries, "per_day": self.per_day}
-        return {"answer": self.answer, "sentence": self.sentence, "readers": readers, **known}
+        head = {"answer": self.answer, "sentence": self.sentence, "readers": readers}
+        shown = self.shown
+        if shown is None:
+            unknown = ("candidate", "now", "after", "cost", "payback_queries", "payback_days")
+            return {**head, **dict.fromkeys((*unknown, "sampled"))}
+        found, low, high = shown.prediction, _rounded(shown.low), _rounded(shown.high)
+        sample = {
+            "rows": found.sampled_rows,
+            "files": found.sampled_files,
+            "requests": found.sample_requests,
+        }
+        return {
+            **head,
+            "candidate": shown.document(),
+            "now": _rounded(shown.now),
+            "after": {
+                name: {"mean": mean, "low": low[name], "high": high[name]}
+                for name, mean in _rounded(shown.after).items()
+            },
+            "cost": {**asdict(shown.cost), "seconds": round(shown.cost.seconds, 2)},
+            "payback_queries": rounded(shown.payback_queries, 3),
+            "payback_days": rounded(shown.payback_days, 3),
+            "sampled": sample if found.sampled_rows else None,
+        }
 
 
 def weigh(
@@ -622,12 +609,12 @@ def _problem(option: Option) -> tuple[str | None, bool]:
         return "there is nothing to rewrite", False
     worst = _worse_off(option.prediction)
     if worst is not None:
-        who, now, after = worst
+        who, mean = worst
         return (
-            f"queries for {who} would wait {seconds_text(after['seconds'])} instead of"
-            f" {seconds_text(now['seconds'])}, and read {render_size(after['bytes'])} in"
-            f" {counted(after['files'], 'file')} instead of {render_size(now['bytes'])} in"
-            f" {amount(now['files'])}"
+            f"queries for {who} would wait {seconds_text(mean['seconds_after'])} instead of"
+            f" {seconds_text(mean['seconds_before'])}, and read {render_size(mean['bytes_after'])}"
+            f" in {counted(mean['files_after'], 'file')} instead of"
+            f" {render_size(mean['bytes_before'])} in {amount(mean['files_before'])}"
         ), False
     best = f"the best rewrite ({option.name})"
     if option.saved_seconds <= 0:
@@ -656,7 +643,7 @@ def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
     return np.asarray(found / found.sum(axis=1, keepdims=True), np.float64)
 
 
-def _worse_off(prediction: Prediction) -> tuple[str, dict[str, float], dict[str, float]] | None:
+def _worse_off(prediction: Prediction) -> tuple[str, dict[str, float]] | None:
     """Return the queries that then wait longest beyond the limit, and their means now and after."""
     rows = prediction.predicates
     readers = many(np.array([row.share for row in rows]), [row.columns for row in rows])
@@ -670,14 +657,12 @@ def _worse_off(prediction: Prediction) -> tuple[str, dict[str, float], dict[str,
     shares = readers[longer.argmax()]
     alike = [rows[number] for number in np.flatnonzero(shares)]
     who = alike[0].where if len(alike) == 1 else f"values of {', '.join(alike[0].columns)}"
-    before, then = (
-        {
-            name: float(shares @ [getattr(row, f"{name}_{when}") for row in rows])
-            for name in ("seconds", "bytes", "files")
-        }
+    means = {
+        f"{name}_{when}": float(shares @ [getattr(row, f"{name}_{when}") for row in rows])
+        for name in ("seconds", "bytes", "files")
         for when in ("before", "after")
-    )
-    return who, before, then
+    }
+    return who, means
 
 
 def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
@@ -731,8 +716,7 @@ def days_text(days: float) -> str:
     if days < 1 / 24:
         return "less than an hour"
     if days < 1:
-        hours = round(days * 24)
-        return f"{hours} hour{'s' if hours > 1 else ''}"
+        return counted(round(days * 24), "hour")
     return f"{days:.1f} days" if days < _FEW_DAYS else f"{count_text(days)} days"
 
 
@@ -780,8 +764,6 @@ _MIB: Final = 1 << 20
 _SMALLER: Final = ((128 * _MIB, 10_000), (32 * _MIB, 1_000), (8 * _MIB, 100), (2 * _MIB, 50))
 """Smaller file sizes, and how many files of that size a table may have."""
 
-_SMALLER_SIZES: Final = 3
-
 
 class Choice(NamedTuple):
     """A rewrite to consider: its short `name`, and its `arguments` for Table.plan."""
@@ -797,7 +779,7 @@ def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, .
         for size, most in _SMALLER
         if size < own_max_file_bytes and 2 * size <= table_bytes <= size * most
     ]
-    return (own_max_file_bytes, *smaller[:_SMALLER_SIZES])
+    return (own_max_file_bytes, *smaller[:3])
 
 
 def candidates(
@@ -810,26 +792,22 @@ def candidates(
     files of other columns. `sizes` are in bytes; the table's own is first.
     """
     if strategy is None:
-        for size in sizes:
-            yield Choice(name=f"files of {size_word(size)}", arguments={"max_file_size": size})
+        yield from (Choice(f"files of {size_word(one)}", {"max_file_size": one}) for one in sizes)
         return
     if strategy not in TAKES:
         # A strategy of another package may refuse options.
-        yield Choice(name=f"strategy {strategy}", arguments={})
+        yield Choice(f"strategy {strategy}", {})
         strategy = DEFAULT_STRATEGY
-    chosen = [(strategy, False)]
+    chosen: list[tuple[str, str, dict[str, Any]]] = [(strategy, "", {})]
     if strategy != OVERLAP and has_cubes:
-        chosen.append((OVERLAP, False))
+        chosen.append((OVERLAP, "", {}))
     if takes_foreign:
-        chosen.append((strategy, True))
+        chosen.append((strategy, "full, ", {"full": True}))
     # By size first, so that a caller who stops early has seen every strategy.
     for size in sizes:
-        for name, full in chosen:
-            arguments = {"strategy": name, "max_file_size": size}
-            yield Choice(
-                name=f"{name}, {'full, ' if full else ''}files of {size_word(size)}",
-                arguments={**arguments, "full": True} if full else arguments,
-            )
+        for name, how, more in chosen:
+            arguments = {"strategy": name, "max_file_size": size, **more}
+            yield Choice(f"{name}, {how}files of {size_word(size)}", arguments)
 
 
 def size_word(size_bytes: int) -> str:
@@ -844,28 +822,17 @@ def command(uri: str, arguments: Mapping[str, Any], workload_source: str | None 
     """Return the shell command that rewrites with these arguments."""
     words = ["liquidlog", "optimize", uri]
     for name, value in arguments.items():
-        option = f"--{name.replace('_', '-')}"
+        word = ",".join(value) if isinstance(value, tuple) else str(value)
+        if isinstance(value, bool):
+            word = word.lower()
+        elif isinstance(value, int):
+            word = size_word(value)
         if name not in WITH_OPTION:
-            words += ["--set", f"{name}={_word(value)}"]
-        elif value is True:
-            words.append(option)
+            words += ["--set", f"{name}={word}"]
         else:
-            words += [option, _word(value)]
-    if workload_source is not None:
-        words += ["--workload", workload_source]
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [word])]
+    words += [] if workload_source is None else ["--workload", workload_source]
     return shlex.join(words)
-
-
-def _word(value: Any) -> str:  # noqa: ANN401  an argument of Table.plan
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return size_word(value)
-        case tuple():
-            return ",".join(value)
-        case _:
-            return str(value)
 
 
 def outline(plan: ClusteringPlan) -> tuple[tuple[int, int, int], ...]:
