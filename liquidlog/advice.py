@@ -1,7 +1,7 @@
 """Advice: the candidates for a table's layout, the choice among them, its evidence and document."""
 
 import shlex
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, combinations
 from typing import Any, Final, NamedTuple
@@ -44,10 +44,8 @@ SAME: Final = 0.01
 """Layouts are equally good if they cost and read at most this share more than the best."""
 _SMALLER: Final = 4
 _MIB: Final = 1 << 20
-_BEAM: Final = 4
+_BEST: Final = 4
 _BEST_SETS: Final = 8
-_BEST_FORMS: Final = 4
-_BEST_TO_FIT: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +106,10 @@ def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]
 def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -> tuple[int, ...]:
     """Return the maximum file sizes to measure: the table's own, then smaller ones."""
     sizes = [own_max_file_bytes]
-    while True:
-        size = sizes[-1] // _SMALLER
-        if size < _FEWEST_FILE_BYTES or table_bytes // size > MOST_FILES:
-            break
+    size = own_max_file_bytes // _SMALLER
+    while size >= _FEWEST_FILE_BYTES and table_bytes // size <= MOST_FILES:
         sizes.append(size)
+        size //= _SMALLER
     now = max(1, round(table_bytes / max(files, 1) / _MIB)) * _MIB
     is_smaller = now < sizes[-1] and 1 < table_bytes / now <= MOST_FILES
     return (*sizes, now) if is_smaller else tuple(sizes)
@@ -137,9 +134,9 @@ class Space:
         """Return every set of columns that is worth a try, small sets first."""
         sizes = range(1, self.max_columns + 1)
         sets = chain.from_iterable(combinations(self.columns, size) for size in sizes)
-        return self.worth_a_try([*sets])
+        return self.worth_a_try(sets)
 
-    def worth_a_try(self, sets: Sequence[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
+    def worth_a_try(self, sets: Iterable[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
         """Return the sets without two columns of one order."""
         return [some for some in sets if not any(pair <= set(some) for pair in self.one_order)]
 
@@ -157,30 +154,27 @@ def searched(space: Space, measure: Measure, weights: Floats) -> OpenedBy:
         new = list(dict.fromkeys(one for one in candidates if one not in found))
         found.update(zip(new, measure(new), strict=True))
 
-    sets: Sequence[tuple[Path, ...]]
-    if len(space.columns) <= _MOST_COLUMNS:
-        sets = space.sets()
-        look([plainest(some, space.sizes[-1]) for some in sets])
-    else:
-        sets = [(path,) for path in space.columns]
-        for _ in range(space.max_columns):
-            plain = [plainest(some, space.sizes[-1]) for some in sets]
-            look(plain)
-            known = costs(found, weights)
-            best = sorted(plain, key=lambda one: known[one])[:_BEAM]
-            wider = {
-                tuple(path for path in space.columns if path in one.columns or path == more)
-                for one in best
-                for more in space.columns
-                if more not in one.columns
-            }
-            sets = space.worth_a_try(sorted(wider))
+    # Of few columns, all sets at once; of many, sets grow from the best ones.
+    is_small = len(space.columns) <= _MOST_COLUMNS
+    sets = space.sets() if is_small else [(path,) for path in space.columns]
+    for _ in range(1 if is_small else space.max_columns):
+        plain = [plainest(some, space.sizes[-1]) for some in sets]
+        look(plain)
+        known = costs(found, weights)
+        best = sorted(plain, key=lambda one: known[one])[:_BEST]
+        wider = {
+            tuple(path for path in space.columns if path in one.columns or path == more)
+            for one in best
+            for more in space.columns
+            if more not in one.columns
+        }
+        sets = space.worth_a_try(sorted(wider))
     ranked = ordered(found, weights)
     tried = ranked if space.is_whole else ranked[:_BEST_SETS]
     look(list(chain.from_iterable(forms(one, space.few_valued) for one in tried)))
-    best = ordered(found, weights)[:_BEST_FORMS]
+    best = ordered(found, weights)[:_BEST]
     look([replace(one, max_file_bytes=other) for one in best for other in space.sizes])
-    best = ordered(found, weights)[:_BEST_TO_FIT]
+    best = ordered(found, weights)[:_BEST]
     look([replace(one, is_fitted=True) for one in best])
     return found
 
@@ -228,11 +222,8 @@ def regrets(
 def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
     """Return the plainest of the candidates that are as good as the best."""
     best = min(found.values())
-    same = [
-        one
-        for one, regret in found.items()
-        if regret.cost <= best.cost * (1 + SAME) and regret.bytes <= best.bytes * (1 + SAME)
-    ]
+    cost, size_bytes = best.cost * (1 + SAME), best.bytes * (1 + SAME)
+    same = [one for one, its in found.items() if its.cost <= cost and its.bytes <= size_bytes]
     return min(same, key=lambda one: (one.plainness, found[one]))
 
 
@@ -262,7 +253,6 @@ def marginal_gains(
     of `cost_now`: 0 if a column of the candidate has the same order, None if not measured. Without
     any column, joined files cost `cost_joined`.
     """
-    known = costs(found, weights)
     own = frozenset(best.columns)
     # Every set was measured at one size only.
     screening = max(
@@ -270,20 +260,19 @@ def marginal_gains(
         key=lambda size: len({one.columns for one in found if one.max_file_bytes == size}),
     )
     least: dict[frozenset[Path], float] = {frozenset(): min(cost_now, cost_joined)}
-    for one, cost in known.items():
+    for one, cost in costs(found, weights).items():
         if one.max_file_bytes == screening and not one.is_fitted:
             some = frozenset(one.columns)
             least[some] = min(cost, least.get(some, cost))
     gains: dict[Path, float | None] = {}
     for path in space.columns:
-        if path not in own and any(
-            pair - {path} <= own for pair in space.one_order if path in pair
-        ):
-            gains[path] = 0.0
-            continue
+        twins = (pair - {path} for pair in space.one_order if path in pair)
         without, with_it = least.get(own - {path}), least.get(own | {path})
-        is_known = without is not None and with_it is not None and cost_now > 0
-        gains[path] = (without - with_it) / cost_now if is_known else None  # type: ignore[operator]
+        gains[path] = None
+        if path not in own and any(twin <= own for twin in twins):
+            gains[path] = 0.0
+        elif without is not None and with_it is not None and cost_now > 0:
+            gains[path] = (without - with_it) / cost_now
     return gains
 
 
@@ -403,7 +392,6 @@ def folds(weights: Floats, shapes: Sequence[Hashable], count: int | None = None)
 # How certain a gain is: a bootstrap over the queries and over halves of the sampled rows
 
 _DRAWS: Final = 2000
-_ENDS: Final = (0.05, 0.95)
 
 
 class Certainty(NamedTuple):
@@ -444,7 +432,7 @@ def certainty(
     gains = 1 - after[is_known] / before[is_known]
     read = drawn @ share_after + (drawn * errors[which, 1]).sum(axis=1)
     shares = (read[is_known] / total[is_known]).clip(0.0, 1.0)
-    ends = (Range(*map(float, np.quantile(values, _ENDS))) for values in (gains, shares))
+    ends = (Range(*map(float, np.quantile(values, (0.05, 0.95)))) for values in (gains, shares))
     return Certainty(*ends)
 
 
@@ -487,10 +475,12 @@ class Gain:
 
 def refusal(gain: Gain, *, min_gain: float) -> str | None:
     """Return why a layout does not gain enough, None if it does."""
+    saves = "the best layout saves a query"
     if gain.share <= 0:
         times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
-        would = f"would wait {times:.2f} times as long"
-        would = "would gain nothing" if times < _LONGER else would
+        would = (
+            f"would wait {times:.2f} times as long" if times >= _LONGER else "would gain nothing"
+        )
         if gain.share_of_older <= 0:
             return f"with the best layout that was measured, queries {would}"
         return (
@@ -498,17 +488,13 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
             f" wait, but {'newer' if gain.is_by_time else 'other'} ones {would}"
         )
     if gain.share < min_gain:
-        return (
-            f"the best layout saves a query {gain.share:.1%} of its wait, less than {min_gain:.0%}"
-        )
+        return f"{saves} {gain.share:.1%} of its wait, less than {min_gain:.0%}"
     beyond_joining = 1 - gain.cost_after / gain.cost_joined if gain.cost_joined > 0 else 0.0
     if beyond_joining < min_gain:
-        return (
-            f"{gain.joins} saves a query {1 - gain.cost_joined / gain.cost_now:.0%} of its wait,"
-            f" and the best layout {gain.share:.0%}"
-        )
+        joined = f"{gain.joins} saves a query {1 - gain.cost_joined / gain.cost_now:.0%}"
+        return f"{joined} of its wait, and the best layout {gain.share:.0%}"
     if gain.range.low <= 0:
-        return f"the best layout saves a query {gain.share:.0%} of its wait, but maybe nothing"
+        return f"{saves} {gain.share:.0%} of its wait, but maybe nothing"
     return None
 
 
@@ -560,17 +546,13 @@ def backtest(
 SAVED_AS: Final = "ADVICE.json"
 """The document's name in commands until it is saved."""
 
-_LOSERS: Final = 10
 _LOSES: Final = 1.01
 """A predicate loses if queries then wait more than this many times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """What one of the newest queries opens now, on average.
-
-    `read_share` is a share of the table's bytes.
-    """
+    """What one of the newest queries opens now, on average; `read_share` is of the bytes."""
 
     columns: tuple[Path, ...]
     read_share: float
@@ -580,10 +562,7 @@ class Current:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A layout, and what one of the newest queries would open on average: see Current.
-
-    `older_read_share` is for the older queries, which choose the layout.
-    """
+    """A layout, and what one of the newest queries would open; the older queries choose it."""
 
     candidate: Candidate
     files: int
@@ -641,7 +620,7 @@ def losers(
             files_now=float(now.files[number]),
             files_after=float(after.files[number]),
         )
-        for number in order[loses[order]][:_LOSERS]
+        for number in order[loses[order]][:10]
     )
 
 
@@ -719,6 +698,18 @@ class Advice(Summary):
 
     def document(self) -> dict[str, Any]:
         change = self.protocol_change
+        protocol = change and {
+            "features_added": list(change.added),
+            "min_writer_version": change.after.min_writer_version,
+            "text": str(change),
+        }
+        sample = {"source": self.sample, "rows": self.sampled_rows, "files": self.sampled_files}
+        best = self.best and {
+            **self.best.document(),
+            "interval": _ends(self.interval),
+            "gain": rounded(self.gain, 6),
+            "gain_interval": _ends(self.gain_interval),
+        }
         return {
             "table_uri": self.table_uri,
             "table_id": self.table_id,
@@ -731,8 +722,8 @@ class Advice(Summary):
                 "bytes_per_reading": round(self.current.bytes_per_reading),
                 "files_per_reading": round(self.current.files_per_reading, 3),
             },
-            "recommended": None if self.recommended is None else self._best(self.recommended),
-            "best": None if self.best is None else self._best(self.best),
+            "recommended": best if self.is_recommended else None,
+            "best": best,
             "candidates": [one.document() for one in self.candidates],
             "columns": [
                 {"name": quote_path(path), "marginal_gain": rounded(gain, 6)}
@@ -747,31 +738,17 @@ class Advice(Summary):
                 "newest": self.queries_newest,
                 "parted_by": self.parted_by,
             },
-            "sample": {
-                "source": self.sample,
-                "rows": self.sampled_rows,
-                "files": self.sampled_files,
-            },
+            "sample": sample,
             "losers": [one.document() for one in self.losers],
             "cannot_prune": list(self.cannot_prune),
             "not_usable": msgspec.to_builtins(self.not_usable),
             "asked_at": self.asked_at,
             "commands": list(self.commands),
-            "protocol_change": None
-            if change is None
-            else {
-                "features_added": list(change.added),
-                "min_writer_version": change.after.min_writer_version,
-                "text": str(change),
-            },
+            "protocol_change": protocol,
             "properties": {"set": dict(self.sets), "unset": list(self.unset)},
             "fitted_to": msgspec.to_builtins(self.fitted),
             "notes": list(self.notes),
         }
-
-    def _best(self, best: Measured) -> dict[str, Any]:
-        certain = {"interval": _ends(self.interval), "gain": rounded(self.gain, 6)}
-        return {**best.document(), **certain, "gain_interval": _ends(self.gain_interval)}
 
 
 def _ends(found: Range | None) -> list[float] | None:
@@ -823,21 +800,18 @@ def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
         raise DocumentError(where, "is not JSON; advise -o writes such a document") from error
     if head.get("kind") != KIND:
         raise DocumentError(where, "is not advice; advise -o writes such a document")
-    if head.get("format_version") != FORMAT_VERSION:
-        raise DocumentError(
-            where,
-            f"is advice of format {head.get('format_version')!r}, and this release reads format"
-            f" {FORMAT_VERSION}; make it again with advise -o",
-        )
+    version = head.get("format_version")
+    if version != FORMAT_VERSION:
+        problem = f"is advice of format {version!r}, and this release reads format {FORMAT_VERSION}"
+        raise DocumentError(where, f"{problem}; make it again with advise -o")
     try:
         found = msgspec.json.decode(data, type=AdviceDocument)
     except msgspec.MsgspecError as error:
         raise DocumentError(where, f"is not advice as advise -o writes it: {error}") from error
     layout = found.recommended
     if layout is not None and layout.fitted != (found.fitted_to is not None):
-        raise DocumentError(
-            where, "contradicts itself: `fitted` needs `fitted_to`, and the reverse; run advise -o"
-        )
+        problem = "contradicts itself: `fitted` needs `fitted_to`, and the reverse; run advise -o"
+        raise DocumentError(where, problem)
     return found
 
 
@@ -847,24 +821,21 @@ def plan_arguments(
     """Return the arguments of the plan that makes the advised layout."""
     layout = advised.recommended
     if advised.table_id != table_id:
-        raise UsageError(
-            f"the advice is for the table {advised.table_uri}, not for {uri}; run advise on this"
-            " table",
-            table_uri=advised.table_uri,
-        )
+        other = advised.table_uri
+        problem = f"the advice is for the table {other}, not for {uri}; run advise on this table"
+        raise UsageError(problem, table_uri=other)
     if layout is None:
         raise UsageError(f"the advice recommends no other layout: {advised.reason}")
-    wanted = tuple(split_path(name) for name in layout.columns)
+    wanted = tuple(map(split_path, layout.columns))
     if wanted != columns:
-        now = ", ".join(map(quote_path, columns))
         names = ",".join(layout.columns)
+        now = f"clustered by {', '.join(map(quote_path, columns))}" if columns else "not clustered"
         raise UsageError(
-            f"the advice is to cluster by {names}, and the table is"
-            f" {f'clustered by {now}' if columns else 'not clustered'}; apply it first with"
+            f"the advice is to cluster by {names}, and the table is {now}; apply it first with"
             f" cluster-by {uri} {names}",
             columns=list(layout.columns),
         )
-    prefix = tuple(split_path(name) for name in layout.prefix)
+    prefix = tuple(map(split_path, layout.prefix))
     return layout_arguments(wanted, prefix, layout.curve, layout.max_file_bytes)
 
 
@@ -886,28 +857,19 @@ def steps(snapshot: Snapshot, best: Candidate) -> Steps:
     if snapshot.metadata.partition_columns:
         return Steps()
     sets, unset = _properties(snapshot, best)
-    uri = shlex.quote(snapshot.uri)
-    names = ",".join(quote_path(path) for path in best.columns)
-    own = tuple(column.logical for column in clustering_state(snapshot).columns)
-    commands = []
-    if own != best.columns:
-        commands.append(f"liquidlog cluster-by {uri} {shlex.quote(names)}")
+    uri, names = shlex.quote(snapshot.uri), shlex.quote(",".join(map(quote_path, best.columns)))
+    is_new = best.columns != tuple(one.logical for one in clustering_state(snapshot).columns)
+    commands = [f"liquidlog cluster-by {uri} {names}"] if is_new else []
     if sets:
         commands.append(alter(snapshot.uri, set_properties(sets)))
     if unset:
         commands.append(alter(snapshot.uri, unset_properties(unset)))
-    if best.is_fitted:
-        commands.append(f"liquidlog optimize {uri} --advice {SAVED_AS}")
-    else:
-        is_other = remembered_if_right(snapshot, "strategy") != DEFAULT_STRATEGY
-        strategy = f" --strategy {DEFAULT_STRATEGY}" if is_other else ""
-        commands.append(f"liquidlog optimize {uri} --full{strategy}")
-    return Steps(
-        commands=tuple(commands),
-        protocol_change=clustering_protocol_change(snapshot) if own != best.columns else None,
-        sets=sets,
-        unset=unset,
-    )
+    how = f"--advice {SAVED_AS}" if best.is_fitted else "--full"
+    if not best.is_fitted and remembered_if_right(snapshot, "strategy") != DEFAULT_STRATEGY:
+        how += f" --strategy {DEFAULT_STRATEGY}"
+    commands.append(f"liquidlog optimize {uri} {how}")
+    change = clustering_protocol_change(snapshot) if is_new else None
+    return Steps(commands=tuple(commands), protocol_change=change, sets=sets, unset=unset)
 
 
 def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tuple[str, ...]]:
