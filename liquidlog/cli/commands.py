@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -37,10 +37,20 @@ from liquidlog.cli.output import (
     require_trend,
     say_rest,
 )
+from liquidlog.clustering.health import (
+    Health,
+    HealthBar,
+    is_crossed,
+    is_measured,
+    parse_bar,
+    require_measured,
+)
 from liquidlog.clustering.settings import split_names
 from liquidlog.definition.create import clustering_protocol_change
 from liquidlog.doctor import FIXES
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, CorruptLogError, DocumentError, UsageError
+from liquidlog.log.loader import list_log
+from liquidlog.operations.inspect import written_bytes
 from liquidlog.operations.optimize import read_file
 from liquidlog.report import console
 from liquidlog.report.printing import Line, pairs, render_line, say
@@ -49,12 +59,6 @@ from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import MODE, StructType, parse_schema
 from liquidlog.storage.addresses import StorageOptions, is_local
 from liquidlog.table import Table
-
-if TYPE_CHECKING:
-    from liquidlog.clustering.health import Health, HealthBar
-
-
-# Slow imports are in the few commands that need them.
 
 
 @verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
@@ -77,9 +81,6 @@ def detail(table: Address, version: int | None, timestamp: str | None) -> None:
 )
 def history(table: Address, limit: int | None, *, amplification: bool) -> None:
     """Show the commits, newest first."""
-    from liquidlog.log.loader import list_log
-    from liquidlog.operations.inspect import written_bytes
-
     opened = table.open()
     if amplification:
         written = written_bytes(opened.opened.store)
@@ -151,8 +152,6 @@ def health(
     cubes: bool,
 ) -> int:
     """Say how well the table is clustered now."""
-    from liquidlog.clustering.health import parse_bar
-
     if cubes:
         others = ("columns", "workload", "where", "sample", "bars", "openmetrics", "trend")
         given = [name for name in others if click.get_current_context().params.get(name)]
@@ -182,10 +181,8 @@ def health(
     return _status(limits, measured)
 
 
-def _status(bars: "Sequence[HealthBar]", measured: "Health") -> int:
+def _status(bars: Sequence[HealthBar], measured: Health) -> int:
     """Return the exit status, and print each crossed bar on stderr."""
-    from liquidlog.clustering.health import is_crossed, is_measured, require_measured
-
     unmeasured = [bar for bar in bars if not is_measured(bar, measured)]
     crossed = [bar for bar in bars if bar not in unmeasured and is_crossed(bar, measured)]
     for bar in crossed:
@@ -445,13 +442,8 @@ def doctor(
     asked = workload_at(workload, opened.uri, table.options)
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
     found = opened.doctor(workload=asked, workload_source=workload, **bar)
-    document = {
-        "findings": found.findings,
-        "fixed": fixed,
-        "verdict": found.verdict,
-        "workload": found.queried,
-    }
-    emit_change(document, console.diagnosis, dry_run=dry_run)
+    document = {"findings": found.findings, "fixed": fixed, "verdict": found.verdict}
+    emit_change({**document, "workload": found.queried}, console.diagnosis, dry_run=dry_run)
 
 
 @verb("liquidlog checkpoint ./sales")

@@ -29,15 +29,14 @@ from liquidlog.clustering.settings import (
     split_names,
 )
 from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.log.history import version_at
 from liquidlog.logs import Log
 from liquidlog.operations.executors import executor_names
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.schema import leaves, quote_path
-from liquidlog.spec.text import parse_size, suggestion
+from liquidlog.spec.text import parse_size, parse_time, suggestion
 from liquidlog.storage.addresses import StorageOptions, is_local, is_secret, table_address
 from liquidlog.table import Table
-
-_VARIABLE: Final = "env"
 
 StorageValue = str | Callable[[], str]
 """A text, or a function that reads a variable of the environment."""
@@ -51,7 +50,12 @@ class StorageDefaults:
 
     def of(self, *addresses: str) -> Mapping[str, str]:
         """Return the options of addresses; addresses on local disk have none."""
-        found = {self._prefix(one): one for one in addresses if not is_local(one)}
+        found: dict[str | None, str] = {}
+        for one in addresses:
+            if not is_local(one):
+                whole = f"{_canonical(one)}/"
+                fitting = (key for key in self.by_prefix if whole.startswith(f"{key.rstrip('/')}/"))
+                found[max(fitting, key=len, default=None)] = one
         if len(found) > 1:
             first, second = islice(found.values(), 2)
             raise UsageError(
@@ -61,11 +65,6 @@ class StorageDefaults:
             )
         options = self.by_prefix.get(next(iter(found), None) or "", {})
         return {name: one if isinstance(one, str) else one() for name, one in options.items()}
-
-    def _prefix(self, address: str) -> str | None:
-        whole = f"{_canonical(address)}/"
-        fitting = (one for one in self.by_prefix if whole.startswith(f"{one.rstrip('/')}/"))
-        return max(fitting, key=len, default=None)
 
 
 def read_storages(found: object, where: str) -> StorageDefaults:
@@ -88,17 +87,17 @@ def read_storages(found: object, where: str) -> StorageDefaults:
 
 
 def _value(name: str, found: Any, where: str) -> StorageValue:  # noqa: ANN401  as TOML has it
-    variable = found.get(_VARIABLE) if isinstance(found, dict) and len(found) == 1 else None
+    variable = found.get("env") if isinstance(found, dict) and len(found) == 1 else None
     if isinstance(variable, str) and variable:
         return partial(_variable, variable, where)
     if isinstance(found, bool):
         found = str(found).lower()
     if not isinstance(found, str | int):
-        raise UsageError(f'{where}: expected text or {{ {_VARIABLE} = "NAME" }}')
+        raise UsageError(f'{where}: expected text or {{ env = "NAME" }}')
     if is_secret(name):
         raise UsageError(
             f"{where} may be a secret, and does not belong in a file: put it into a variable of the"
-            f' environment, and write {{ {_VARIABLE} = "NAME" }}'
+            ' environment, and write { env = "NAME" }'
         )
     return str(found)
 
@@ -141,6 +140,7 @@ _IN_FILES: Final = frozenset(
 _MAX_BYTES: Final = 1 << 20
 _OFF: Final = "liquidlog.no-config"
 _KEPT: Final = "liquidlog.defaults"
+_EITHER: Final = "give either --config or --no-config"
 _log: Final = Log(__name__)
 
 
@@ -233,7 +233,7 @@ def _off(context: click.Context, _: click.Parameter, off: bool) -> None:  # noqa
     if off:
         context.meta[_OFF] = True
         if context.meta.get(_KEPT) is not None and context.meta[_KEPT].is_named:
-            _refuse_both(context)
+            raise click.UsageError(_EITHER, context)
         context.meta[_KEPT] = context.default_map = None
 
 
@@ -242,10 +242,9 @@ def _read(context: click.Context, _: click.Parameter, named: str | None) -> None
         return
     if context.meta.get(_OFF):
         if named is not None:
-            _refuse_both(context)
+            raise click.UsageError(_EITHER, context)
         return
-    defaults = _chosen(named)
-    if defaults is None:
+    if (defaults := _chosen(named)) is None:
         return
     _require_sections(context, defaults)
     used, values, settings = {}, {}, {}
@@ -258,10 +257,6 @@ def _read(context: click.Context, _: click.Parameter, named: str | None) -> None
     options = read_storages(storages, f"{defaults.path}: [{STORAGES}]")
     context.meta[_KEPT] = replace(defaults, used=used, settings=settings, storages=options)
     context.default_map = values
-
-
-def _refuse_both(context: click.Context) -> None:
-    raise click.UsageError("give either --config or --no-config", context)
 
 
 OPTIONS: Final = (
@@ -297,9 +292,8 @@ def _chosen(named: str | None) -> Defaults | None:
         if not found.is_file():
             continue
         if found.stat().st_uid in {os.getuid(), 0}:
-            sections = _sections(str(found))
-            others = tuple(passed_over)
-            return Defaults(path=str(found), is_named=False, sections=sections, passed_over=others)
+            chosen = Defaults(path=str(found), is_named=False, sections=_sections(str(found)))
+            return replace(chosen, passed_over=tuple(passed_over))
         passed_over.append(str(found))
     return None
 
@@ -437,12 +431,9 @@ def offered_columns(context: click.Context, _: click.Parameter, typed: str) -> l
     with suppress(LiquidlogError):
         if address is not None and is_local(address):
             names = (quote_path(leaf.logical) for leaf in leaves(Table(address).snapshot().schema))
-            given = [*before.split(",")]
-            return [
-                CompletionItem(f"{before}{comma}{name}")
-                for name in names
-                if name.startswith(last) and name not in given
-            ]
+            given = before.split(",")
+            fitting = [name for name in names if name.startswith(last) and name not in given]
+            return [CompletionItem(f"{before}{comma}{name}") for name in fitting]
     return []
 
 
@@ -483,13 +474,12 @@ def whole_number(least: int, most: int | None = None) -> Parsed[int]:
     """Return a type of whole numbers from `least` to `most`, both included."""
 
     def parse(text: str) -> int:
-        number: int | None = None
         with suppress(ValueError):
             number = int(text)
-        if number is None or not least <= number <= (math.inf if most is None else most):
-            upto = "" if most is None else f" to {most}"
-            raise UsageError(f"expected a whole number from {least}{upto}, found {text!r}")
-        return number
+            if least <= number <= (math.inf if most is None else most):
+                return number
+        upto = "" if most is None else f" to {most}"
+        raise UsageError(f"expected a whole number from {least}{upto}, found {text!r}")
 
     return Parsed("integer", parse)
 
@@ -546,12 +536,10 @@ class Address(NamedTuple):
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function the command of the same name; examples end its help text."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
-    made = click.command(
-        cls=DefaultedCommand, epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)])
-    )
+    epilog = "\n".join(["\b", heading, *(f"  {line}" for line in examples)])
 
     def command(function: Callable[..., Any]) -> click.Command:
-        built = made(function)
+        built = click.command(cls=DefaultedCommand, epilog=epilog)(function)
         built.params += [JSON, ALL, VERBOSE, *OPTIONS]
         return built
 
@@ -625,9 +613,6 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
         return version
     if version is not None:
         raise UsageError("give either --version or --timestamp")
-    from liquidlog.log.history import version_at
-    from liquidlog.spec.text import parse_time
-
     return version_at(table.opened.store, table.snapshot(), parse_time(timestamp))
 
 
@@ -636,6 +621,8 @@ def settings_options(*visible: str, stages: Sequence[Stage] = tuple(Stage)) -> D
 
     `visible` settings have their own options; `--set NAME=VALUE` takes every setting of `stages`.
     """
+    known = (one for one in SETTINGS if one.stage in stages and one.name != WEIGHTS)
+    names = [f"{one.name}=" for one in known]
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
@@ -648,7 +635,7 @@ def settings_options(*visible: str, stages: Sequence[Stage] = tuple(Stage)) -> D
             "set_",
             multiple=True,
             metavar="NAME=VALUE",
-            shell_complete=one_of(partial(_names, stages)),
+            shell_complete=one_of(lambda: names),
             help="Another setting, as tolerance=1.5; repeats. See docs/reference/settings.md.",
         )(with_settings)
         for name in reversed(visible):
@@ -663,20 +650,14 @@ def _settings(
 ) -> dict[str, Any]:
     # A flag that is not given is False; any other option is None.
     found = {name: value for name, value in own.items() if value is not None and value is not False}
-    given = dict.fromkeys(found, True)
     for name in {"zorder_by", "prefix", "bloom_filter"} & found.keys():
         found[name] = split_names(found[name])
     for text in texts:
         setting, value = parse_setting(text, stages)
-        if setting.name in given and found[setting.name] != value:
+        if found.setdefault(setting.name, value) != value:
             raise UsageError(f"{setting.name} is given two values; give it once", name=setting.name)
-        found[setting.name], given[setting.name] = value, True
     defaults = _of_running_command()
     return {**({} if defaults is None else defaults.settings), **found}
-
-
-def _names(stages: Sequence[Stage]) -> Iterator[str]:
-    return (f"{one.name}=" for one in SETTINGS if one.stage in stages and one.name != WEIGHTS)
 
 
 def bar_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -705,7 +686,7 @@ _OFFERED: Final[Mapping[str, Complete]] = {
 }
 
 
-def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _visible(setting: Setting) -> Decorator:
     how: dict[str, Any] = {"is_flag": True} if setting.kind is FLAG else {}
     if setting.kind.is_size:
         how["type"] = SIZE
@@ -716,12 +697,10 @@ def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def output_option(help_text: str, *, required: bool = False) -> Decorator:
-    """Return a decorator that adds `-o`, a local file to replace."""
     return click.option("-o", "--output", type=LOCAL_FILE, required=required, help=help_text)
 
 
 def workload_option(help_text: str) -> Decorator:
-    """Return a decorator that adds `--workload`, an address for `workload_at`."""
     return click.option("--workload", help=help_text)
 
 

@@ -139,8 +139,6 @@ Listed = TypeVar("Listed", pa.Table, Rows)
 
 _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
 """Every release writes these fields in each line of a trend."""
-_MAX_LINE_BYTES: Final = 1 << 20
-"""Much longer than any line that a command appends."""
 
 
 @contextmanager
@@ -161,19 +159,14 @@ def emit(
 ) -> None:
     """Print a result on stdout: as `render` shows it, or as JSON, in the field `root` if given."""
     if not is_json():
-        show(render(value), cut=_is_cut())
+        context = click.get_current_context(silent=True)
+        meta = {} if context is None or context.params.get("limit") is not None else context.meta
+        show(render(value), cut=meta.get("--all") is False)
         return
     document = jsonable(value if root is None else {root: value})
     if dry_run:
         document["dry_run"] = True
     show_json(render_json({"format_version": FORMAT_VERSION, **document}))
-
-
-def _is_cut() -> bool:
-    context = click.get_current_context(silent=True)
-    if context is None or context.params.get("limit") is not None:
-        return False
-    return context.meta.get("--all") is False
 
 
 def emit_change(value: Any, render: Callable[..., Report], *, dry_run: bool) -> None:  # noqa: ANN401
@@ -228,16 +221,14 @@ def require_trend(path: Path) -> None:
         return
     try:
         with path.open("rb") as file:
-            line = file.readline(_MAX_LINE_BYTES)
+            line = file.readline(1 << 20)  # much longer than any line of a trend
     except OSError as error:
         raise StorageError(str(path), f"cannot be read: {error.strerror}") from error
-    if not line:
-        return
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
     except UNREADABLE:
         found = {}
-    if not found.keys() >= set(_TREND_FIELDS):
+    if line and not found.keys() >= set(_TREND_FIELDS):
         raise DocumentError(
             str(path),
             "is not a trend of health, so no line is added to it: its first line is not a JSON"
@@ -283,9 +274,6 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
         return error.exit_code
     failure = _failure(error)
     if as_json:
-        # An error's fields may hold Arrow values; its message does not need pyarrow.
-        from liquidlog.report.printing import render_json
-
         with suppress(OSError):
             show_json(render_json({"error": failure}), sys.stderr)
     else:
@@ -313,9 +301,8 @@ def _failure(error: BaseException) -> LiquidlogError:
         raise error
     if isinstance(error, UnicodeEncodeError):
         encoding = sys.getfilesystemencoding()
-        advice = "it is not UTF-8; give it another name"
-        if encoding != "utf-8":
-            advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
+        advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
+        advice = "it is not UTF-8; give it another name" if encoding == "utf-8" else advice
         return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
     return LiquidlogError(
         f"{type(error).__name__}: {error}; this is an error of liquidlog: please report it with the"

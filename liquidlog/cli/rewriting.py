@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from liquidlog.advice import encode_advice
 from liquidlog.cli.options import (
     LOCAL_FILE,
     PERCENTAGE,
@@ -54,7 +56,7 @@ from liquidlog.clustering.settings import (
     split_names,
 )
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.foresee.verdict import Criteria, Verdict, command
+from liquidlog.foresee.verdict import Criteria, Prediction, Verdict, command
 from liquidlog.log.loader import require_used
 from liquidlog.operations.batches import reconcile_limits
 from liquidlog.operations.executors import (
@@ -102,9 +104,6 @@ from liquidlog.report.printing import printed_plan, say
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.table import Table
 
-if TYPE_CHECKING:
-    from liquidlog.foresee.verdict import Prediction
-
 
 def criteria_for(
     opened: Table,
@@ -134,12 +133,18 @@ def judged(
 ) -> Verdict:
     """Return the verdict on the table, or on the plan if options changed it."""
     words = policy if advice is None else {**policy, "advice": advice}
-    if words:
-        source = criteria.workload_source if made.readers is not None else None
-        text = command(opened.uri, words, source)
-        return judge_plan(opened.opened, made, criteria, command=text)
-    snapshot = snapshot_of_plan(opened.opened, made)
-    return judge(opened.opened, snapshot, criteria, made=made).verdict
+    if not words:
+        snapshot = snapshot_of_plan(opened.opened, made)
+        return judge(opened.opened, snapshot, criteria, made=made).verdict
+    source = criteria.workload_source if made.readers is not None else None
+    text = command(opened.uri, words, source)
+    return judge_plan(opened.opened, made, criteria, command=text)
+
+
+_FITTING_WORKLOAD: Final = workload_option(
+    "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a source of"
+    " `workload import`."
+)
 
 
 @verb(
@@ -150,10 +155,7 @@ def judged(
 @table_argument
 @settings_options(*WITH_OPTION, stages=(Stage.PLAN, Stage.JUDGE))
 @output_option("Save the plan to this file; replaces it.")
-@workload_option(
-    "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a source of"
-    " `workload import`."
-)
+@_FITTING_WORKLOAD
 @advice_option
 @click.option(
     "--why",
@@ -253,7 +255,6 @@ def workload(
     JSON or Parquet, imported workloads, Delta tables, and directories of these.
     """
     from liquidlog.operations.advise import import_workload
-    from liquidlog.report.console import imported
     from liquidlog.workload.form import encode_queries
 
     del action
@@ -265,7 +266,7 @@ def workload(
         storage_options=storage_options or storage_defaults(*sources, *tables),
     )
     replace_file(output, encode_queries(found.queries))
-    emit(found, imported)
+    emit(found, console.imported)
 
 
 @verb(
@@ -322,16 +323,11 @@ def advise(
     It measures layouts on sampled rows: the older queries choose one, the newest judge it. Only
     --apply changes the table, and nothing rewrites a file.
     """
-    from liquidlog.advice import encode_advice
-
     if dry_run and not apply:
         raise UsageError("--dry-run has no effect without --apply", option="dry_run")
     opened = table.open()
-    queries = tuple(
-        predicate
-        for source in workloads
-        for predicate in workload_at(source, opened.uri, table.options)
-    )
+    read = (workload_at(source, opened.uri, table.options) for source in workloads)
+    queries = tuple(chain.from_iterable(read))
     given: dict[str, Any] = {
         "columns": None if columns is None else split_names(columns),
         "max_columns": max_columns,
@@ -667,10 +663,7 @@ _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")
     "max_file_size", "curve", stages=(Stage.PLAN, Stage.RUN, Stage.COMMIT, Stage.JUDGE)
 )
 @output_option("Only save the plan to this file, for run and commit; replaces it.")
-@workload_option(
-    "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a source of"
-    " `workload import`."
-)
+@_FITTING_WORKLOAD
 @_EXECUTOR_OPTION
 @spark_conf_option
 @click.option(
@@ -705,8 +698,7 @@ def migrate(
     if add_to is not None:
         _extend(table.open(), add_to)
         return
-    sample: bool | None = given[Stage.JUDGE].get("sample")
-    if sample is not None and workload is None:
+    if "sample" in given[Stage.JUDGE] and workload is None:
         raise UsageError("sample needs --workload: it predicts for queries", option="sample")
     commits = _commit_settings(given)
     engine = _Engine("migrate", executor, spark_conf, given[Stage.RUN])
@@ -716,7 +708,8 @@ def migrate(
     made = fitted_to(
         opened.plan_migration(split_names(cluster_by or ""), **given[Stage.PLAN]), queries
     )
-    predicted = opened.predict(made, queries, sample=sample is not False) if queries else None
+    sample: bool = given[Stage.JUDGE].get("sample", True)
+    predicted = opened.predict(made, queries, sample=sample) if queries else None
     notice = migration_notice(opened.snapshot(), made)
     require_rewritable(opened.opened, made)
     planned_seconds = time.monotonic() - started
@@ -731,11 +724,8 @@ def migrate(
         return
     require_consent(str(notice), yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
-        done = _rewritten_round(opened, waiting, commits, planned_seconds, made)
-    emit(
-        console.migration_document(made, {**done, **_by(chosen)}, notice, predicted),
-        console.migrated,
-    )
+        done = {**_rewritten_round(opened, waiting, commits, planned_seconds, made), **_by(chosen)}
+    emit(console.migration_document(made, done, notice, predicted), console.migrated)
 
 
 def _extend(opened: Table, path: Path) -> None:
@@ -743,8 +733,8 @@ def _extend(opened: Table, path: Path) -> None:
     made = opened.plan_migration(add_to=read_plan(str(path)))
     seconds = time.monotonic() - started
     replace_file(path, plan_pieces(made))
-    would = console.would_do(opened, made, seconds, None, {})
-    would = {**would, "executor": None, "executor_reason": None}
+    unknown = {"executor": None, "executor_reason": None}
+    would = {**console.would_do(opened, made, seconds, None, {}), **unknown}
     _show(made, would, migration_notice(opened.snapshot(), made), None)
 
 
@@ -752,11 +742,10 @@ def _show(
     made: ClusteringPlan,
     would: Mapping[str, Any],
     notice: MigrationNotice,
-    predicted: "Prediction | None",
+    predicted: Prediction | None,
 ) -> None:
-    shown = partial(console.would_migrate, made, predicted, notice)
     document = console.migration_document(made, would, notice, predicted)
-    emit(document, shown, dry_run=True)
+    emit(document, partial(console.would_migrate, made, predicted, notice), dry_run=True)
 
 
 def _check_migration(

@@ -24,6 +24,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, emit_change
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
+from liquidlog.operations.optimize import partition_where
 from liquidlog.report import console
 from liquidlog.report.printing import Line
 from liquidlog.sql import parse_statement
@@ -124,25 +125,21 @@ class _Caller:
             self._say({"versions": [], "groups": []}, f"nothing to do: no table {self.table.uri}")
             return None
         self.dry_run = self.dry_run or asked.explain
-        limit = () if local_limit is None else (f"local_limit={local_limit}",)
-        policy: dict[str, Any] = {"set_": (*(["final=true"] if asked.final else []), *limit)}
-        if asked.recluster:
-            policy |= {"strategy": "overlap"}
-        else:
+        policy: dict[str, Any] = {"strategy": "overlap"}
+        if not asked.recluster:
             if where is not None:
-                from liquidlog.operations.optimize import partition_where
-
                 where = partition_where(self.table.open().snapshot(), where)
-            policy |= {"full": asked.full, "zorder_by": ",".join(asked.zorder_by) or None}
+            policy = {"full": asked.full, "zorder_by": ",".join(asked.zorder_by) or None}
+        limit = [] if local_limit is None else [f"local_limit={local_limit}"]
+        policy["set_"] = (*(["final=true"] if asked.final else []), *limit)
         policy |= {"executor": executor, "spark_conf": spark_conf}
         return self._write("optimize", where=where, **policy)
 
     def alter(self, asked: ask.Alteration) -> Any:  # noqa: ANN401
         given = asked.arguments
         if asked.method == "cluster_by":
-            none = given["columns"] is None
-            columns = None if none else ",".join(given["columns"])
-            return self._write("cluster-by", columns=columns, none=none, yes=True)
+            columns = None if given["columns"] is None else ",".join(given["columns"])
+            return self._write("cluster-by", columns=columns, none=columns is None, yes=True)
         if asked.method == "drop_feature":
             return self._write("drop-feature", **given)
         opened = self.table.open()
