@@ -478,9 +478,8 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
     saves = "the best layout saves a query"
     if gain.share <= 0:
         times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
-        would = (
-            f"would wait {times:.2f} times as long" if times >= _LONGER else "would gain nothing"
-        )
+        longer = f"would wait {times:.2f} times as long"
+        would = "would gain nothing" if times < _LONGER else longer
         if gain.share_of_older <= 0:
             return f"with the best layout that was measured, queries {would}"
         return (
@@ -788,7 +787,6 @@ class AdviceDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_advice(advice: Advice) -> bytes:
-    """Return advice as a document of indented JSON."""
     document = {"kind": KIND, "format_version": FORMAT_VERSION, **advice.document()}
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 

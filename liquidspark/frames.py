@@ -294,7 +294,6 @@ def _sql_type(data_type: DataType) -> str:
 
 
 def frame_schema(frame: DataFrame) -> StructType:
-    """Return the schema of a DataFrame in the table's terms."""
     return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
 
 

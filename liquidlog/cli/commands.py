@@ -243,12 +243,8 @@ def report(table: Address, output: Path, workload: str | None, bar: Mapping[str,
     overview = opened.overview(workload=asked, workload_source=workload, **bar)
     content = page(overview, workload=workload or "W").encode()
     replace_file(output, content)
-    done: dict[str, Any] = {
-        "output": str(output),
-        "version": overview.detail["version"],
-        "size_bytes": len(content),
-        "findings": len(overview.findings),
-    }
+    done: dict[str, Any] = {"output": str(output), "version": overview.detail["version"]}
+    done |= {"size_bytes": len(content), "findings": len(overview.findings)}
     if is_json():
         done["verdict"] = overview.verdict
     elif overview.verdict is not None:

@@ -471,7 +471,6 @@ class Parsed(click.ParamType[Value]):
 
 
 def whole_number(least: int, most: int | None = None) -> Parsed[int]:
-    """Return a type of whole numbers from `least` to `most`, both included."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):

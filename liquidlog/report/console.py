@@ -358,11 +358,10 @@ def would_migrate(
     result: Mapping[str, Any],
 ) -> Report:
     """Show what a migration would commit, what queries would read, and what it would ask."""
+    head = _would_commit(made, result, "would commit")
     if not made.groups:
         version = _listed(result["versions"])
         head = Line(f"would change the definition only, as version {version}; {_NOTHING_DONE}")
-    else:
-        head = _would_commit(made, result, "would commit")
     shown = () if predicted is None else predicted_reads(predicted)
     return (head, *plan(made), *shown, Line(f"would ask first: {notice}"))
 

@@ -79,28 +79,24 @@ _Values: TypeAlias = dict[str, Any]
 
 def page(overview: Overview, workload: str = "W") -> str:
     """Return the report as HTML; its commands name the workload `workload`."""
-    location = overview.uri
-    name = location.rstrip("/").rpartition("/")[2] or location
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            policy=_STYLES_ONLY,
-            title=f"{name}, version {overview.detail['version']}",
-            name=name,
-            location=location,
-            version=overview.detail["version"],
-            partitioned=overview.detail.get("partitionColumns"),
-            health=overview.health,
-            answer=_answer(overview),
-            reads=_reads(overview),
-            map=overview.key_map and _map(overview.key_map),
-            findings=overview.findings,
-            basis=_basis(overview.verdict, overview.advice),
-            has_workload=overview.verdict is not None and overview.verdict.readers == "workload",
-            workload=workload,
-            trend=list(_trend(overview.trend)),
-        )
+    template = _environment().get_template("page.html")
+    name = overview.uri.rstrip("/").rpartition("/")[2] or overview.uri
+    return template.render(
+        policy=_STYLES_ONLY,
+        title=f"{name}, version {overview.detail['version']}",
+        name=name,
+        location=overview.uri,
+        version=overview.detail["version"],
+        partitioned=overview.detail.get("partitionColumns"),
+        health=overview.health,
+        answer=_answer(overview),
+        reads=_reads(overview),
+        map=overview.key_map and _map(overview.key_map),
+        findings=overview.findings,
+        basis=_basis(overview.verdict, overview.advice),
+        has_workload=overview.verdict is not None and overview.verdict.readers == "workload",
+        workload=workload,
+        trend=list(_trend(overview.trend)),
     )
 
 

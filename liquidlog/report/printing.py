@@ -42,7 +42,6 @@ def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
 
 
 def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
-    """Return `value` as one line of JSON with a line end."""
     plain = jsonable(value)
     try:
         line = msgspec.json.encode(plain).decode()
