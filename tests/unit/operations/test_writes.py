@@ -289,6 +289,14 @@ def test_a_result_that_proves_nothing_is_refused(table: Table, lie: dict[str, ob
     assert table.snapshot().version == 3
 
 
+def test_files_without_values_of_their_partition_are_refused(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", schema=SCHEMA, partition_by=["s"])
+    plan = table.plan_write(DELTA, cluster=False)
+    with pytest.raises(ResultMismatchError, match="do not have the table's partition columns"):
+        table.commit_write(plan, write(plan, rows(40)))
+    assert table.snapshot().version == 0
+
+
 def test_arguments_are_checked(table: Table) -> None:
     for wrong in ({"max_file_size": 0}, {"cluster": 1}, {"where": "x <"}, {"where": "y = 1"}):
         with pytest.raises(UsageError):
