@@ -3,10 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from liquidlog.data.reader import DataLayout, Located, LogicalFile
+from liquidlog.data.reader import DataLayout, Located, LogicalFile, ParquetFile
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.rewriting.source import conform, split_by_partition, too_long
@@ -40,6 +41,13 @@ def _field(kind: str, *, nullable: bool = True, metadata: str = "{}") -> StructT
         f'"metadata":{metadata}}}]}}',
         where="test",
     )
+
+
+def test_a_file_gives_the_rows_of_all_its_row_groups(tmp_path: Path) -> None:
+    rows = pa.table({"a": pa.array(range(5), pa.int64())})
+    pq.write_table(rows, tmp_path / "f", row_group_size=2)
+    with ParquetFile(str(tmp_path / "f")) as file:
+        assert _conformed(file, _schema(a=pa.int64())).equals(rows)
 
 
 def test_columns_are_reordered_whatever_the_case_of_their_names() -> None:
