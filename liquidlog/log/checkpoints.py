@@ -189,12 +189,13 @@ def read_statistics(
     # For few files, one thread reads one row group at a time.
     readers = 1 if of_few else _READERS
     where = log_path(file.name)
-
-    def counted(adds: pa.StructArray) -> tuple[int, Read]:
-        return len(adds), convert(adds)
-
     try:
-        parts = read_adds(lambda: store.open_log(file.name), fields, counted, readers)
+        parts = read_adds(
+            lambda: store.open_log(file.name),
+            fields,
+            lambda adds: (len(adds), convert(adds)),
+            readers,
+        )
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(where, f"its statistics cannot be read: {error}") from error
     if sum(count for count, _ in parts) != file.adds:
@@ -552,16 +553,13 @@ def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:
     structs = bounds_from(columns, partial(_at, parsed))
     if texts.null_count == len(texts):
         return structs
-    return _where(texts.is_null(), structs, parse_bounds(texts, columns))
-
-
-def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:
+    parts, missing = parse_bounds(texts, columns), texts.is_null()
     return Bounds(
         columns=tuple(
-            ColumnBounds(*(pc.if_else(mask, *pair) for pair in zip(one, other, strict=True)))
-            for one, other in zip(yes.columns, no.columns, strict=True)
+            ColumnBounds(*(pc.if_else(missing, *pair) for pair in zip(one, other, strict=True)))
+            for one, other in zip(structs.columns, parts.columns, strict=True)
         ),
-        num_records=pc.if_else(mask, yes.num_records, no.num_records),
+        num_records=pc.if_else(missing, structs.num_records, parts.num_records),
     )
 
 
@@ -596,15 +594,10 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
 
 def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
     """Return the statistics of all `files` as text of the log, null without a text."""
-
-    def texts(adds: pa.StructArray) -> pa.Array:
-        return struct_field(adds, "stats", STATISTICS_TYPE)
-
-    found = [
-        part
-        for file in statistics.checkpoint
-        for part in read_statistics(store, file, [("path",), ("stats",)], texts)
-    ]
+    texts = partial(struct_field, name="stats", data_type=STATISTICS_TYPE)
+    found: list[pa.Array] = []
+    for file in statistics.checkpoint:
+        found += read_statistics(store, file, [("path",), ("stats",)], texts)
     together = pa.chunked_array([*found, *statistics.texts.chunks], STATISTICS_TYPE)
     return together.take(files["statistics_row"])
 
@@ -642,23 +635,16 @@ def original_adds(
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
     found = {version: _raw_adds(store, version) for version in versions}
-    statistics = raw_statistics(store, snapshot, files)
-    return [_original(row, found, text) for row, text in zip(rows, statistics, strict=True)]
-
-
-def _original(
-    row: Mapping[str, Any],
-    commits: Mapping[int, Mapping[FileKey, _Document]],
-    statistics: str | None,
-) -> Mapping[str, msgspec.Raw]:
-    version = row["version"]
-    add = add_of(row, statistics)
-    if version is None:
-        return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
-    original = commits[version].get(file_key(add))
-    if original is None:
-        raise CorruptLogError(log_path(commit_name(version)), f"does not add {add.path} any more")
-    return original
+    originals = []
+    for row, text in zip(rows, raw_statistics(store, snapshot, files), strict=True):
+        add, version = add_of(row, text), row["version"]
+        if version is None:
+            original = msgspec.json.decode(msgspec.json.encode(add), type=_Document)
+        elif (original := found[version].get(file_key(add))) is None:
+            detail = f"does not add {add.path} any more"
+            raise CorruptLogError(log_path(commit_name(version)), detail)
+        originals.append(original)
+    return originals
 
 
 def _raw_adds(store: TableStore, version: int) -> dict[FileKey, _Document]:

@@ -403,7 +403,7 @@ class _Wanted:
     def among(self, path: str, vector: DeletionVector | None) -> Iterator[str]:
         """Yield the wanted paths that an action names by its path, decoded or not, or vector."""
         for spelled in {path, unquote(path)}:
-            yield from self._called(spelled)
+            yield from self.called(spelled)
         if vector is None:
             return
         if vector.storage_type == RELATIVE:
@@ -412,7 +412,7 @@ class _Wanted:
         else:
             yield from self.paths.get(_name(unquote(vector.path_or_inline_dv)), ())
 
-    def _called(self, path: str) -> Iterator[str]:
+    def called(self, path: str) -> Iterator[str]:
         found = self.paths.get(_name(path), ())
         whole = _lower(path) if found and is_below_table(path) and not self.by_name else None
         for one in found:
@@ -435,13 +435,10 @@ def _of_files(files: pa.Table, wanted: _Wanted) -> Iterator[str]:
     for paths in (decoded,) if decoded.equals(raw) else (decoded, raw):
         last_parts = pc.ascii_lower(pc.replace_substring_regex(paths, _DIRECTORIES, ""))
         for path in paths.filter(pc.is_in(last_parts, value_set=names)).to_pylist():
-            yield from wanted._called(path)  # noqa: SLF001  its own function on columns
-    yield from _of_vectors(files["deletion_vector"], wanted)
-
-
-def _of_vectors(vectors: pa.ChunkedArray, wanted: _Wanted) -> Iterator[str]:
+            yield from wanted.called(path)
     if not any(name.startswith(VECTOR_PREFIX) for name in wanted.paths):
         return
+    vectors = files["deletion_vector"]
     texts = pc.struct_field(vectors, "pathOrInlineDv")
     ends = pc.utf8_slice_codeunits(texts, -ENCODED_UUID_CHARS)
     kinds = pc.struct_field(vectors, "storageType")
@@ -741,13 +738,10 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 def _canonical(column: pa.ChunkedArray) -> pa.Array:
     """Return JSON objects with sorted keys, {} for null; each distinct text is decoded once."""
     values = one_array(column)
-    kinds = [_sorted(text) for text in values.dictionary.to_pylist()]
+    objects = map(msgspec.json.decode, values.dictionary.to_pylist())
+    kinds = [msgspec.json.encode(one, order="sorted").decode() for one in objects]
     texts = pa.array(kinds, pa.string()).take(values.indices)
     return pc.fill_null(texts, "{}")
-
-
-def _sorted(text: str) -> str:
-    return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
 
 
 def _value(text: str) -> object:

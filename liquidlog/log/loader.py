@@ -213,11 +213,17 @@ def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSeg
     if target > newest or target < 0:
         raise VersionNotFoundError(target, listing.oldest, newest)
     usable = [c for c in listing.checkpoints if c.version <= target]
-    segments = [_segment(listing, target, start) for start in [*usable, None]]
-    found = tuple(segment for segment in segments if segment is not None)
-    if not found:
+    segments = []
+    for start in [*usable, None]:
+        wanted = range(0 if start is None else start.version + 1, target + 1)
+        # A file name can claim any version, so a range longer than the log is never iterated.
+        is_longer = len(wanted) > len(listing.commits)
+        if not is_longer and all(one in listing.commits for one in wanted):
+            commits = tuple(listing.commits[one] for one in wanted)
+            segments.append(LogSegment(target, start, commits, listing.commits.get(target)))
+    if not segments:
         _refuse(listing, target, usable)
-    return found
+    return tuple(segments)
 
 
 def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
@@ -231,17 +237,6 @@ def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
         numbered = enumerate(parts, start=1)
         if len(parts) == parts[0].parts and all(file.part == n for n, file in numbered):
             yield Checkpoint(parts[0].version, parts[0].kind, tuple(parts))
-
-
-def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) -> LogSegment | None:
-    first = 0 if checkpoint is None else checkpoint.version + 1
-    wanted = range(first, target + 1)
-    # A file name can claim any version, so a range longer than the log is never iterated.
-    is_longer = len(wanted) > len(listing.commits)
-    if is_longer or any(version not in listing.commits for version in wanted):
-        return None
-    commits = tuple(listing.commits[version] for version in wanted)
-    return LogSegment(target, checkpoint, commits, listing.commits.get(target))
 
 
 def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> NoReturn:

@@ -37,7 +37,7 @@ from liquidlog.spec.actions import (
     parse_log_file,
     staged_name,
 )
-from liquidlog.storage.files import Maintenance, Source, TableStore, entries
+from liquidlog.storage.files import Maintenance, TableStore, entries
 from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.storage.unity import (
     CatalogTable,
@@ -128,12 +128,11 @@ class ManagedTableStore(TableStore):
         if newest not in found and all(file.version < self._latest for file in found.values()):
             detail = "is ratified by the catalog, but neither staged nor published"
             raise CorruptLogError(log_path(newest), detail)
-        return tuple(self._as_listed(found[name]) for name in sorted(found))
-
-    def _as_listed(self, file: LogFile) -> LogFile:
-        """Return a file as it was listed first, so that publishing does not change it."""
-        first = self._listed.setdefault(file.name, file)
-        return first if first.size_bytes == file.size_bytes else file
+        for name, file in found.items():
+            first = self._listed.setdefault(name, file)
+            # Publishing a version does not change its file.
+            found[name] = first if first.size_bytes == file.size_bytes else file
+        return tuple(found[name] for name in sorted(found))
 
     def read_log(self, name: str) -> bytes | None:
         return self.read_logs([name])[0]
@@ -172,18 +171,9 @@ class ManagedTableStore(TableStore):
                 raise StorageError(log_path(name), "its version is not published yet")
         return self._files.put_log_if_absent(name, content)
 
-    def replace_log(self, name: str, content: bytes) -> None:
-        self._files.replace_log(name, content)
-
-    def open_log(self, name: str) -> Source:
-        return self._files.open_log(name)
-
     def temporaries(self) -> tuple[str, ...]:
-        """Return the temporary files in the directory, and the staged commits that lost."""
-        return (*self._files.temporaries(), *self._lost())
-
-    def _lost(self) -> Iterator[str]:
-        """Yield staged commits that will never be a version, because another commit is."""
+        """Return the temporary files, and the staged commits whose version is another commit."""
+        found = [*self._files.temporaries()]
         self._load()
         for name in sorted(entries(self.data_path(log_path(STAGED_DIR)), self.storage) or ()):
             number = name.partition(".")[0]
@@ -195,8 +185,8 @@ class ManagedTableStore(TableStore):
                 lost = published is not None and published != self._files.read_log(place)
             else:
                 lost = ratified.file_name != name
-            if lost:
-                yield log_path(place)
+            found += [log_path(place)] if lost else []
+        return tuple(found)
 
     def _load(self) -> CatalogTable:
         state = self._named.load()
@@ -304,12 +294,15 @@ class ManagedTableStore(TableStore):
             _log.info("%s: published versions could not be reported: %s", self.uri, error)
 
     def _update(self, *updates: Mapping[str, Any]) -> CatalogTable:
-        """Request updates, and report the published versions in the same request."""
+        """Request updates once, all or none, and report the published versions with them."""
         if self._published in self._tail:
             name = "set-latest-backfilled-version"
             updates = (*updates, {"action": name, "latest-published-version": self._published})
-        etag = self._state.metadata.etag or None
-        return self._named.update(table_uuid=self._table_id, etag=etag, updates=updates)
+        requirements = [{"type": "assert-table-uuid", "uuid": self._table_id}]
+        if etag := self._state.metadata.etag:
+            requirements.append({"type": "assert-etag", "etag": etag})
+        body = {"requirements": requirements, "updates": updates}
+        return self._named.unity.post(self._named.path, CatalogTable, body)
 
     def _publish(self, contents: Mapping[int, bytes]) -> None:
         """Copy ratified commits to their names in the log, in the order of versions."""

@@ -26,7 +26,6 @@ _SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """Beginning of a path that is a URI: neither relative to a table nor local."""
 _IN_CATALOG: Final = re.compile(r"(?i)unity://([^./?#@]+)\.([^./?#@]+)\.([^./?#@]+)/?")
-_SLASHES_IN_FRONT: Final = re.compile(r"^//+")
 _LOCAL: Final = frozenset({"file", "local"})
 _FAMILIES: Final = {
     "s3": "s3",
@@ -62,7 +61,6 @@ def is_local(address: str) -> bool:
 
 
 def local_path(address: str) -> str:
-    """Return the path of a local address, which may be a file: URI."""
     if _scheme(address) is None:
         return address
     parts = urlsplit(address)
@@ -80,7 +78,7 @@ def table_address(uri: str) -> str:
         path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them
         _require_no_nul(path)
         # POSIX lets two leading slashes have a meaning of their own; no current system uses that.
-        path = _SLASHES_IN_FRONT.sub("/", path)
+        path = re.sub("^//+", "/", path)
         return os.path.abspath(path)  # noqa: PTH100  keeps symbolic links as they are
     if names := table_in_catalog(uri):
         return f"unity://{'.'.join(names)}"
@@ -292,7 +290,8 @@ class StorageOptions:
             return cls()
         if callable(options) and not isinstance(options, Mapping):
             return cls(supply=Supply(options))
-        return cls(_sorted_items(options, argument="storage_options"))
+        given = text_mapping(options, argument="storage_options")
+        return cls(tuple(sorted(given.items())))
 
     def __repr__(self) -> str:
         if self.supply is not None:
@@ -407,7 +406,8 @@ class Supply:
             # What the callable says may hold a secret; its error is the cause of this one.
             detail = f"the callable failed with {type(error).__name__}"
             raise StorageError("storage_options", detail) from error
-        return _sorted_items(found, argument="what storage_options returns")
+        given = text_mapping(found, argument="what storage_options returns")
+        return tuple(sorted(given.items()))
 
 
 NO_OPTIONS: Final = StorageOptions()
@@ -415,9 +415,15 @@ NO_OPTIONS: Final = StorageOptions()
 
 def redacted(text: str, options: StorageOptions, environment: Mapping[str, str]) -> str:
     """Return the first line of a client's message, shortened and without secrets."""
+    secrets: list[str] = []
+    for name, value in (*options.known(), *environment.items()):
+        if is_secret(name):
+            # Clients put parts of a secret into URLs: a SAS token appears as query parameters.
+            parts = [part.partition("=")[2] for part in value.split("&")]
+            secrets += [value, *parts, *value.replace("\\n", "\n").splitlines()]
     line = text.strip().partition("\n")[0]
-    for secret in sorted(_secrets(options, environment), key=len, reverse=True):
-        line = line.replace(secret, "***")
+    for secret in sorted(secrets, key=len, reverse=True):
+        line = line.replace(secret, "***") if len(secret) >= _SHORTEST_SECRET else line
     line = masked(line)
     return line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "..."
 
@@ -438,18 +444,3 @@ def seconds(name: str, value: str) -> float:
             f"the storage option {name} must be a duration such as 30s", options=[name]
         )
     return float(found[1]) * _SECONDS[found[2]]
-
-
-def _sorted_items(options: object, *, argument: str) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(text_mapping(options, argument=argument).items()))
-
-
-def _secrets(options: StorageOptions, environment: Mapping[str, str]) -> Iterator[str]:
-    for name, value in (*options.known(), *environment.items()):
-        if not is_secret(name):
-            continue
-        # Clients put parts of a secret into URLs: a SAS token appears as query parameters.
-        parts = [part.partition("=")[2] for part in value.split("&")]
-        for piece in (value, *parts, *value.replace("\\n", "\n").splitlines()):
-            if len(piece) >= _SHORTEST_SECRET:
-                yield piece

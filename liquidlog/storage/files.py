@@ -57,8 +57,6 @@ from liquidlog.storage.objects import (
 PROBE_PREFIX: Final = ".liquidlog-probe-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
 _TOKEN_DIGITS: Final = 16
-_SMALL_BYTES: Final = 1 << 20
-_MILLISECOND_NS: Final = 1_000_000
 _MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _NO_LINKS: Final = frozenset(
     {
@@ -124,15 +122,14 @@ class StoredFile:
             return file
         if self._known is None:
             objects = Objects(self._address, self._options)
-            size_bytes = self._size_bytes or self._asked(objects)
+            size_bytes = self._size_bytes
+            if not size_bytes:
+                facts = objects.facts(objects.path)
+                if facts is None:
+                    raise FileNotFoundError(self._address)
+                size_bytes = self._required(facts.size_bytes)
             self._known = KnownObject(objects, size_bytes)
         return ObjectReader(self._known)
-
-    def _asked(self, objects: Objects) -> int:
-        facts = objects.facts(objects.path)
-        if facts is None:
-            raise FileNotFoundError(self._address)
-        return self._required(facts.size_bytes)
 
     def _required(self, size_bytes: int) -> int:
         if self._size_bytes not in {None, size_bytes}:
@@ -148,7 +145,6 @@ def create(address: str, options: StorageOptions = NO_OPTIONS) -> NewFile:
 
 
 def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts | None:
-    """Return the facts about a file, None if it does not exist."""
     if is_local(address):
         found = _status(local_path(address))
         return found and _facts_of(found)
@@ -180,7 +176,7 @@ def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTI
 
 
 def read_file(
-    address: str, options: StorageOptions = NO_OPTIONS, *, max_bytes: int = _SMALL_BYTES
+    address: str, options: StorageOptions = NO_OPTIONS, *, max_bytes: int = 1 << 20
 ) -> bytes | None:
     """Return the content of a small file, None if it does not exist."""
     if not is_local(address):
@@ -259,7 +255,6 @@ def entries(directory: str, options: StorageOptions = NO_OPTIONS) -> tuple[str, 
 
 
 def holds_any(directory: str, options: StorageOptions = NO_OPTIONS) -> bool:
-    """Return whether there is a directory with anything in it, by one small request."""
     if is_local(directory):
         return bool(entries(directory))
     objects = Objects(directory, options)
@@ -287,7 +282,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _facts_of(found: os.stat_result) -> FileFacts:
-    return FileFacts(found.st_size, found.st_mtime_ns // _MILLISECOND_NS)
+    return FileFacts(found.st_size, found.st_mtime_ns // 1_000_000)
 
 
 @contextmanager
@@ -541,8 +536,6 @@ def _objects(objects: Objects, enter: Enter) -> Iterator[TreeEntry]:
             yield TreeEntry(path, found if all(map(_is_plain, path.split("/"))) else None)
 
 
-_MAX_HINT_BYTES: Final = 64 << 20
-"""The most bytes of a `_last_checkpoint`, which has megabytes at most."""
 _PARALLEL_READS: Final = 16
 
 
@@ -582,7 +575,6 @@ class TableStore(Protocol):
         del properties
 
     def permits(self, operation: Maintenance) -> bool:
-        """Return whether the catalog, if there is one, permits something."""
         del operation
         return True
 
@@ -604,7 +596,8 @@ class TableStore(Protocol):
 
     def read_log(self, name: str) -> bytes | None:
         """Return the content of a log file, None if it does not exist."""
-        most = _MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES
+        # A hint has megabytes at most.
+        most = 64 << 20 if name == LAST_CHECKPOINT else MAX_LOG_BYTES
         return read_file(self.data_path(log_path(name)), self.storage, max_bytes=most)
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
@@ -782,6 +775,7 @@ _CONVERT: Final = (
 _PARTED: Final = (
     "convert it with CONVERT TO DELTA of Delta Spark, or convert_to_deltalake of deltalake"
 )
+_NO_DIRECTORY: Final = "it is a file, and a table is a directory"
 _READ_AND_WRITE: Final = (
     "only Delta tables are read here, and its files alone do not say which rows are live: read it"
     " with an engine that knows it, and write the rows to a Delta table"
@@ -806,7 +800,9 @@ def _found(path: Path) -> str | None:
             which = "it is" if place == path else f"it is a part of {place},"
             return f"{which} {other} table; {_READ_AND_WRITE}"
     if path.is_file():
-        return _file(path)
+        with path.open("rb") as file:
+            is_parquet = file.read(len(_MAGIC)) == _MAGIC
+        return f"it is a Parquet file; {_CONVERT}" if is_parquet else _NO_DIRECTORY
     if not path.exists():
         return _missing(path)
     found = next(path.rglob("*.parquet"), None)
@@ -821,17 +817,9 @@ def _other_format(path: Path) -> str | None:
     # Source: Apache Hudi, "Timeline"; Apache Iceberg, "Table Spec", "File System Tables".
     if (path / ".hoodie").is_dir():
         return "a Hudi"
-    if any(True for _ in islice((path / "metadata").glob("*.metadata.json"), 1)):
+    if any((path / "metadata").glob("*.metadata.json")):
         return "an Iceberg"
     return None
-
-
-def _file(path: Path) -> str:
-    with path.open("rb") as file:
-        is_parquet = file.read(len(_MAGIC)) == _MAGIC
-    if is_parquet:
-        return f"it is a Parquet file; {_CONVERT}"
-    return "it is a file, and a table is a directory"
 
 
 def _missing(path: Path) -> str:

@@ -99,8 +99,7 @@ def s3_arguments(
 
 def _require_https(endpoint: str | None, allowed: str, storage: str, option: str) -> None:
     if endpoint and endpoint.lower().startswith("http:") and not is_true(allowed):
-        message = f"the {storage} endpoint is http: set the storage option {option}=true"
-        raise UsageError(message)
+        raise UsageError(f"the {storage} endpoint is http: set the storage option {option}=true")
 
 
 def _config(named: Mapping[str, str], endpoint: str | None) -> dict[str, Any]:
@@ -248,7 +247,7 @@ _JITTER_STEPS: Final = 1 << 20
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CONFLICT_STATUS: Final = 409
 _MISSING_STATUS: Final = 404
-_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
+_REFUSED_STATUS: Final = range(400, 500)
 _DENIED_STATUS: Final = frozenset({400, 401, 403})
 """S3 answers a request whose token has expired with 400, most others with 401 or 403."""
 _CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
@@ -289,16 +288,18 @@ def classify(error: BaseException) -> Failure:
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return Failure.MISSING
-    if isinstance(error, PermissionError) or type(error).__name__ in _CLIENT_REFUSALS:
-        return Failure.REFUSED
-    if str(error).startswith(_GCSFS_REFUSALS):
+    if _says_no(error):
         return Failure.REFUSED
     if status == _CONFLICT_STATUS:
         return Failure.CONFLICT
     if status is None or status in _TRANSIENT_STATUS:
         return Failure.TRANSIENT
-    refused = _FIRST_CLIENT_ERROR <= status < _FIRST_SERVER_ERROR
-    return Failure.REFUSED if refused else Failure.TRANSIENT
+    return Failure.REFUSED if status in _REFUSED_STATUS else Failure.TRANSIENT
+
+
+def _says_no(error: BaseException) -> bool:
+    is_refusal = isinstance(error, PermissionError) or type(error).__name__ in _CLIENT_REFUSALS
+    return is_refusal or str(error).startswith(_GCSFS_REFUSALS)
 
 
 def _is_busy(error: BaseException) -> bool:
@@ -309,13 +310,7 @@ def _is_busy(error: BaseException) -> bool:
 
 def is_denied(error: BaseException) -> bool:
     """Return whether a store refused the caller: newer credentials may change that."""
-    return any(
-        isinstance(one, PermissionError)
-        or type(one).__name__ in _CLIENT_REFUSALS
-        or str(one).startswith(_GCSFS_REFUSALS)
-        or http_status(one) in _DENIED_STATUS
-        for one in _chain(error)
-    )
+    return any(_says_no(one) or http_status(one) in _DENIED_STATUS for one in _chain(error))
 
 
 def may_pass(error: BaseException) -> bool:
@@ -456,7 +451,8 @@ def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
     family = FAMILIES[address.family]
     arguments = family.arguments(address, options, os.environ)
     try:
-        client = _opened(_class(family), {"use_listings_cache": False, **arguments}, options)
+        kind = getattr(importlib.import_module(family.module), family.name)
+        client = _opened(kind, {"use_listings_cache": False, **arguments}, options)
     except ImportError as error:
         raise UsageError(
             f"{address.family}: a package is not installed ({error}); install the extra"
@@ -488,10 +484,6 @@ def _opened(kind: Any, arguments: Mapping[str, Any], options: StorageOptions) ->
     if not options.expiring:
         return kind(**arguments)
     return _recent(os.getpid(), kind, json.dumps(arguments, sort_keys=True))
-
-
-def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
-    return getattr(importlib.import_module(family.module), family.name)
 
 
 UPLOAD_PART_BYTES: Final = 16 << 20
@@ -543,11 +535,8 @@ class Objects:
         return self.client.file_system
 
     def facts(self, path: str) -> ObjectFacts | None:
-        """Return the facts about an object, None if it does not exist."""
         info = self._asked(path, lambda: self._fs.info(path))
-        if info is None or info.get("type") == "directory":
-            return None
-        return _facts(path, info)
+        return None if info is None or info.get("type") == "directory" else _facts(path, info)
 
     def read(self, path: str) -> bytes | None:
         """Return an object's content, None if it does not exist."""
@@ -581,7 +570,8 @@ class Objects:
             files = (info for info in infos or () if info["type"] == "file")
             return None if infos is None else tuple(_facts(info["name"], info) for info in files)
         pages = list(self._s3_pages(path, first, Delimiter="/"))
-        found = tuple(_facts(item["Key"], item) for page in pages for item in _contents(page))
+        items = (item for page in pages for item in page.get("Contents", ()))
+        found = tuple(_facts(item["Key"], item) for item in items)
         holds_any = found or first or any(page.get("CommonPrefixes") for page in pages)
         return found if holds_any else None
 
@@ -589,7 +579,7 @@ class Objects:
         """Return whether any object is below a directory, by one small request."""
         if self.address.family != "s3":
             return bool(self._infos(path))
-        return bool(_contents(next(self._s3_pages(path, MaxKeys=1))))
+        return bool(next(self._s3_pages(path, MaxKeys=1)).get("Contents"))
 
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
         """Return the names in a directory that begin with `prefix`; only these are requested."""
@@ -723,7 +713,10 @@ class Objects:
         failed: Exception | None = None
         for _ in range(_PUT_ATTEMPTS):
             try:
-                self._put_once(path, content)
+                # A client that never sends a request twice, so that a refusal is final.
+                files = single_shot(self.client) if self.address.family == "s3" else self._fs
+                more = {"retry_total": 0} if self.address.family == "azure" else {}
+                files.pipe_file(path, content, mode="create", **more)
             except Exception as error:  # noqa: BLE001  clients raise what they like
                 failed = error
                 if isinstance(error, FileExistsError) or classify(error) is not Failure.CONFLICT:
@@ -731,12 +724,6 @@ class Objects:
             else:
                 return None
         return failed
-
-    def _put_once(self, path: str, content: bytes) -> None:
-        # A client that never sends a request twice, so that a refusal is final.
-        files = single_shot(self.client) if self.address.family == "s3" else self._fs
-        more = {"retry_total": 0} if self.address.family == "azure" else {}
-        files.pipe_file(path, content, mode="create", **more)
 
     def _infos(self, path: str) -> Sequence[Mapping[str, Any]] | None:
         return self._asked(path, lambda: self._fs.ls(path, detail=True))
@@ -747,7 +734,7 @@ class Objects:
             return
         bucket = path.partition("/")[0]
         for page in self._s3_pages(path):
-            for item in _contents(page):
+            for item in page.get("Contents", ()):
                 yield {**item, "name": f"{bucket}/{item['Key']}", "type": "file"}
 
     def _s3_pages(self, path: str, first: str = "", **more: object) -> Iterator[Mapping[str, Any]]:
@@ -765,27 +752,18 @@ class Objects:
             request["ContinuationToken"] = page["NextContinuationToken"]
 
 
-def _contents(page: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = page.get("Contents", ())
-    return found
-
-
 def _facts(path: str, info: Mapping[str, Any]) -> ObjectFacts:
-    found = (info[name] for name in _TIME_NAMES if info.get(name) is not None)
-    return ObjectFacts(
-        name=path.rstrip("/").rpartition("/")[2],
-        size_bytes=int(info.get("size") or info.get("Size") or 0),
-        modification_time_ms=_milliseconds(next(found, None)),
-        etag=str(next((info[name] for name in _ETAG_NAMES if info.get(name)), "")),
-    )
-
-
-def _milliseconds(moment: Any) -> int:  # noqa: ANN401  what a client has for a time
+    moment = next((info[name] for name in _TIME_NAMES if info.get(name) is not None), None)
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     if isinstance(moment, datetime):
-        return round(moment.timestamp() * 1000)
-    return round(moment * 1000) if isinstance(moment, int | float) else 0
+        moment = moment.timestamp()
+    return ObjectFacts(
+        name=path.rstrip("/").rpartition("/")[2],
+        size_bytes=int(info.get("size") or info.get("Size") or 0),
+        modification_time_ms=round(moment * 1000) if isinstance(moment, int | float) else 0,
+        etag=str(next((info[name] for name in _ETAG_NAMES if info.get(name)), "")),
+    )
 
 
 # An object is read without read-ahead, with one request per range: a Parquet reader knows which
@@ -858,6 +836,3 @@ class ObjectReader(io.RawIOBase):
         found = self._known.read_range(start, start + wanted)
         self._position = start + wanted
         return found
-
-    def readall(self) -> bytes:
-        return self.read()

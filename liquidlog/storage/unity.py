@@ -9,7 +9,7 @@ Source: unitycatalog, api/delta.yaml, api/all.yaml, spec/protocols/ManagedTables
 import ipaddress
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -121,7 +121,15 @@ class Unity:
     """A server of Unity Catalog, found in the environment; one connection serves many requests."""
 
     def __init__(self) -> None:
-        self._server, self._http = _server(), _client()
+        self._server = _server()
+        try:
+            import httpx
+        except ImportError as error:
+            raise UsageError(
+                f"unity://: httpx is not installed ({error}); install the extra unity of liquidlog"
+            ) from error
+        # A redirect would take the token elsewhere.
+        self._http = httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False)
         weakref.finalize(self, self._http.close)
 
     def get(self, path: str, wanted: type[T], **query: str) -> T:
@@ -153,17 +161,6 @@ class Unity:
             raise Unanswered(f"an answer that is not understood: {error}") from error
 
 
-def _client() -> "httpx.Client":
-    try:
-        import httpx
-    except ImportError as error:
-        raise UsageError(
-            f"unity://: httpx is not installed ({error}); install the extra unity of liquidlog"
-        ) from error
-    # A redirect would take the token elsewhere.
-    return httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False)
-
-
 def _content(response: "httpx.Response") -> bytes:
     pieces, size_bytes = [], 0
     for piece in response.iter_bytes():
@@ -185,8 +182,7 @@ def _refusal(status: int, content: bytes, token: str) -> Refusal:
 
 
 def _server() -> str:
-    environment = os.environ
-    server = next((environment[name] for name in ADDRESSES if environment.get(name)), None)
+    server = next((os.environ[name] for name in ADDRESSES if os.environ.get(name)), None)
     if server is None:
         raise UsageError(f"unity:// needs the address of a server: set {ADDRESSES[0]}")
     server = server if "://" in server else f"https://{server}"
@@ -315,16 +311,6 @@ class NamedTable:
             detail = f"{doing}: the catalog vends {', '.join(unknown)}, which is not supported"
             raise StorageError(self.address, detail)
         return {_OPTIONS[name]: value for name, value in config.items()}
-
-    def update(
-        self, *, table_uuid: str, etag: str | None, updates: Sequence[Mapping[str, object]]
-    ) -> CatalogTable:
-        """Ask the catalog once for changes, all or none; raise Refusal or Unanswered."""
-        requirements = [{"type": "assert-table-uuid", "uuid": table_uuid}]
-        if etag is not None:
-            requirements.append({"type": "assert-etag", "etag": etag})
-        body = {"requirements": requirements, "updates": updates}
-        return self.unity.post(self.path, CatalogTable, body)
 
 
 def storage_of(address: str, location: str, given: OptionsSource | None) -> StorageOptions:
