@@ -3,5 +3,4 @@
 - `loader` the read path: the files of a version, its commits, the Snapshot: begin here
 - `checkpoints` reads checkpoints; the bounds and statistics of live files; adds as written
 - `history` past commits, their times and removed files; writes a checkpoint and proves it
-- `managed` a table whose versions a catalog ratifies
 """

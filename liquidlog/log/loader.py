@@ -30,7 +30,6 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.managed import ManagedTableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import (
     STATISTICS_TYPE,
@@ -79,7 +78,7 @@ from liquidlog.storage.addresses import (
     table_in_catalog,
 )
 from liquidlog.storage.files import LocalTableStore, ObjectTableStore, TableStore, what_is_there
-from liquidlog.storage.unity import NamedTable, VendedOptions
+from liquidlog.storage.unity import ManagedTableStore, NamedTable, VendedOptions
 
 _PREFERENCE: Final = (
     LogFileKind.CLASSIC_CHECKPOINT,

@@ -22,10 +22,9 @@ import pytest
 from liquidlog.commit import OpenedTable, system_clock
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.log.loader import open_store
-from liquidlog.log.managed import ManagedTableStore
 from liquidlog.storage import objects as clients
 from liquidlog.storage.files import TableStore
-from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
+from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS, ManagedTableStore
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
 from support.effort import effort
