@@ -243,7 +243,6 @@ class InputFiles(_Files[InputFile]):
 
     @property
     def live_rows(self) -> int | None:
-        """Rows of the files without deleted ones, None if the row count of a file is unknown."""
         return live_rows(self.columns["num_records"], self.columns["deletion_vector"])
 
     def all_of(self, values: PartitionTexts) -> "InputFiles":
@@ -311,12 +310,10 @@ class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def size_bytes(self) -> int:
-        """Total bytes of the inputs."""
         return self.inputs.size_bytes
 
     @property
     def live_rows(self) -> int | None:
-        """Rows that the rewrite moves, None if unknown."""
         return self.inputs.live_rows
 
 
@@ -353,7 +350,6 @@ def group_tags(group_ids: Sequence[int]) -> dict[str, str]:
 
 
 def tagged_groups(tags: Mapping[str, str], plan_id: str) -> frozenset[int]:
-    """Return the groups of a plan that a commit with these tags has committed."""
     if tags.get(PLAN_ID_TAG) != plan_id:
         return frozenset()
     return frozenset(map(int, tags.get(GROUP_IDS_TAG, tags[GROUP_ID_TAG]).split(",")))
@@ -449,11 +445,9 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
 
     @property
     def has_queries(self) -> bool:
-        """Whether there is anything to fit a layout to."""
         return bool(self.predicates) or any(weight > 0 for weight in self.column_weights)
 
     def conditions(self, kinds: Sequence[pa.DataType]) -> "ValuePredicates":
-        """Return the predicates over values of columns of these types."""
         from liquidlog.curve.curves import IntervalEnds, ValuePredicates
 
         alternatives = [one for predicate in self.predicates for one in predicate.any_of]
@@ -519,7 +513,6 @@ def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:
 def prefix_numbers(
     prefix: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]
 ) -> tuple[int, ...]:
-    """Return the numbers of a prefix's columns among the columns of a plan."""
     numbers = {path: number for number, path in enumerate(columns)}
     if not numbers.keys() >= set(prefix):
         raise DocumentError("the plan", "has a prefix of other columns than it orders by")
@@ -549,19 +542,10 @@ RESULT_FORMAT_VERSION: Final = 2
 GIB: Final = 1 << 30
 DEFAULT_MIN_CUBE_BYTES: Final = 100 * GIB
 """Cubes of at least this logical size are stable. Source: design document, MIN_CUBE_SIZE."""
-DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
-"""Size up to which cubes are packed. Source: design document, TARGET_CUBE_SIZE."""
-DEFAULT_MAX_FILE_BYTES: Final = GIB
-"""Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
 DEFAULT_ROW_GROUP_ROWS: Final = 8_000_000
 """The most rows of a row group; it also has a limit of bytes, see `data.writer`."""
 MIN_ROW_GROUP_ROWS: Final = 1_000
 """Row groups of fewer rows would be little but descriptions of their columns."""
-DEFAULT_TOLERANCE: Final = 1.27
-"""Limit of the bytes that narrow predicates read, as a multiple of those after a full rewrite."""
-DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
-DEFAULT_MIN_OVERLAP: Final = 0.75
-"""Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
 OPTION: Final = "option"
 """In `ClusteringPlan.decided_by`: the caller gave the setting."""
 _KD_PAYS_FROM_FILES: Final = 8
@@ -578,19 +562,22 @@ class RewriteMode(StrEnum):
 class ClusteringPolicy(Document, frozen=True, kw_only=True):
     """The settings of a plan, see `clustering.settings`; all sizes are bytes.
 
-    `compression` is None for the table's property. `prefix`, `row_group_rows` and
-    `partition_time_zone` are absent from the document by default.
+    Cubes are packed up to `target_cube_bytes`. `tolerance` limits the bytes that narrow predicates
+    read, as a multiple of those after a full rewrite. `compression` is None for the table's
+    property. `prefix`, `row_group_rows` and `partition_time_zone` are absent from the document by
+    default. Source of defaults: design document, TARGET_CUBE_SIZE; Delta Spark,
+    optimize.maxFileSize; Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
-    target_cube_bytes: int = DEFAULT_TARGET_CUBE_BYTES
-    max_file_bytes: int = DEFAULT_MAX_FILE_BYTES
+    target_cube_bytes: int = 150 * GIB
+    max_file_bytes: int = GIB
     full: bool = False
     curve: str = "hilbert"
     zorder_by: tuple[tuple[str, ...], ...] = ()
-    tolerance: float = DEFAULT_TOLERANCE
-    min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES
-    min_overlap: float = DEFAULT_MIN_OVERLAP
+    tolerance: float = 1.27
+    min_overlapping_files: int = 4
+    min_overlap: float = 0.75
     budget_bytes: int | None = None
     where: str | None = None
     compression: str | None = None
@@ -679,12 +666,10 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """The physical names of the partition columns."""
         return self.partition_columns or ()
 
     @property
     def formerly_partitioned_by(self) -> tuple[str, ...]:
-        """The physical names of the partition columns that become data."""
         return self.former_partition_columns or ()
 
     @property
@@ -700,19 +685,16 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def data_schema(self) -> StructType:
-        """The table's columns that data files hold."""
         schema, options = parse_schema(self.schema_string, where="the plan"), self.writer_options
         held = bool(options.holds_partitions)
         return data_schema(schema, self.partitioned_by, holds_partitions=held)
 
     @property
     def size_bytes(self) -> int:
-        """Total bytes of the files to rewrite."""
         return sum(group.size_bytes for group in self.groups)
 
     @property
     def live_rows(self) -> int | None:
-        """Rows of the files to rewrite, without deleted rows; None if unknown."""
         rows = [group.live_rows for group in self.groups]
         return None if None in rows else sum(count for count in rows if count is not None)
 
@@ -956,7 +938,6 @@ _FIELD_OF_FILES: Final = re.compile(
 
 
 def encode_plan(plan: ClusteringPlan) -> bytes:
-    """Return the plan as an indented JSON document; inverse of decode_plan."""
     return b"".join(plan_pieces(plan))
 
 
@@ -983,7 +964,9 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     versions = tuple(range(FORMAT_VERSION, FULLER_FORMAT_VERSION + 1))
     _check_head(content, where, kind="a plan", expected=versions)
     try:
-        plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
+        plan = msgspec.json.decode(
+            content, type=ClusteringPlan, dec_hook=lambda kind, rows: kind.from_document(rows)
+        )
     except UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
     repeated = repeated_inputs(plan.groups)
@@ -994,22 +977,16 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     return plan
 
 
-def _files(kind: type[_Files[Any]], rows: object) -> _Files[Any]:
-    return kind.from_document(rows)
-
-
 def plan_version(
     partition_columns: Sequence[str], options: WriterOptions, schema_string: str
 ) -> int:
-    """Return the format version of plans of tables with these partition columns."""
     if options.holds_partitions or NESTED_IDS in schema_string:
         return FULLER_FORMAT_VERSION
     return PARTITIONED_FORMAT_VERSION if partition_columns else FORMAT_VERSION
 
 
 def _partition_problems(plan: ClusteringPlan) -> Iterator[str]:
-    columns = set(plan.partitioned_by)
-    former = set(plan.formerly_partitioned_by)
+    columns, former = set(plan.partitioned_by), set(plan.formerly_partitioned_by)
     constant = set(plan.constant_columns)
     version = plan_version(plan.partitioned_by, plan.writer_options, plan.schema_string)
     version = max(version, MIGRATING_FORMAT_VERSION if former else FORMAT_VERSION)
@@ -1020,14 +997,16 @@ def _partition_problems(plan: ClusteringPlan) -> Iterator[str]:
         )
     for group in plan.groups:
         if not group.inputs.have_values_of(constant):
-            listed = ", ".join(sorted(constant)) or "no column"
+            expected = ", ".join(sorted(constant)) or "no column"
             yield (
-                f"has partition values of other columns than {listed} for inputs of group"
+                f"has partition values of other columns than {expected} for inputs of group"
                 f" {group.group_id}; plan again"
             )
         if set(group.partition_values) != columns:
-            found = ", ".join(sorted(group.partition_values)) or "no column"
-            expected = ", ".join(sorted(columns)) or "no column"
+            found, expected = (
+                ", ".join(sorted(names)) or "no column"
+                for names in (group.partition_values, columns)
+            )
             yield (
                 f"has partition values of {found} for group {group.group_id}, expected values of"
                 f" {expected}; plan again"
@@ -1073,7 +1052,6 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
 
 
 def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
-    """Return the plan as plain JSON values."""
     document: Mapping[str, object] = msgspec.to_builtins(plan, enc_hook=list)
     return document
 

@@ -135,19 +135,16 @@ class Snapshot(Summary):
         return self.plain_files is self.files
 
     def paths(self) -> pa.Array:
-        """Return the decoded, canonical path per row of `files`."""
         return one_array(self.files["path"]) if self.plain else decoded_paths(self.files)
 
     @property
     def data_schema(self) -> StructType:
-        """The columns in data files: all but the partition columns."""
         partitions = self.metadata.partition_columns
         physical = {f.physical_name for f in self.schema.fields if f.name in partitions}
         return data_schema(self.schema, physical)
 
     @property
     def size_bytes(self) -> int:
-        """Total bytes of the live files."""
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def _facts(self) -> Mapping[str, object]:
@@ -180,12 +177,10 @@ def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:
-    """Return the decoded, canonical path per row of `files`."""
     return canonical_paths(one_array(files["path"]))
 
 
 def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
-    """Return a value of the column `deletion_vector`, None for null."""
     if row is None:
         return None
     return DeletionVector(
@@ -198,7 +193,6 @@ def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def num_records(files: pa.Table) -> pa.Array:
-    """Return the physical row count per file (int64), null if unknown."""
     return one_array(files["num_records"])
 
 
@@ -249,7 +243,6 @@ def distinct_values(files: pa.Table) -> DistinctValues:
 
 
 def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
-    """Return the value of a partition column per live file."""
     encoded = one_array(files["partition_values_json"]).dictionary_encode()
     name = leaf.physical[-1]
     # The protocol reads "" as null.
@@ -258,8 +251,8 @@ def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
     values = pa.array([*texts, None], pa.string()).take(codes)
     wanted = arrow_type(leaf.data_type) if has_bounds(leaf.data_type) else pa.null()
     typed = pa.nulls(len(values), wanted)
-    if wanted != pa.null():
-        typed = cast_where_possible(values, wanted) if len(values) else typed
+    if wanted != pa.null() and len(values):
+        typed = cast_where_possible(values, wanted)
     return PartitionValues(typed, np.asarray(values.is_null()))
 
 
@@ -380,21 +373,16 @@ def _decided_rows(files: pa.Table, decided: TailState, *, plain: bool) -> NDArra
     touched = pc.is_in(files["path"] if plain else normal_paths(files["path"]), known)
     # A filter works chunk by chunk; `take` would first copy everything into one chunk.
     suspects = files.select(["path", "deletion_vector"]).filter(touched)
-    keys = _keys(suspects, normal_paths(suspects["path"]))
+    keys = file_keys(suspects, normal_paths(suspects["path"]))
     gone = np.array([key in decided.files for key in keys], np.bool_)
     return np.flatnonzero(touched)[gone]
 
 
-def file_keys(files: pa.Table) -> list[FileKey]:
-    """Return the `file_key` per row of a table in FILES_SCHEMA; slow, for a few files."""
-    return _keys(files, decoded_paths(files))
-
-
-def _keys(files: pa.Table, paths: pa.Array | pa.ChunkedArray) -> list[FileKey]:
+def file_keys(files: pa.Table, paths: pa.Array | pa.ChunkedArray | None = None) -> list[FileKey]:
+    """Return the `file_key` per row, by other `paths` if they are given; slow, for a few files."""
+    names = (decoded_paths(files) if paths is None else paths).to_pylist()
     vectors = map(deletion_vector, files["deletion_vector"].to_pylist())
-    return [
-        (path, vector_id(vector)) for path, vector in zip(paths.to_pylist(), vectors, strict=True)
-    ]
+    return [(name, vector_id(vector)) for name, vector in zip(names, vectors, strict=True)]
 
 
 _WORD: Final = 8

@@ -91,8 +91,6 @@ from liquidlog.spec.text import (
 
 DROPPABLE: Final = (CLUSTERING, DOMAIN_METADATA)
 
-_NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {DOMAIN_METADATA: (CLUSTERING, ROW_TRACKING)}
-
 _WITH_HISTORY: Final = frozenset(
     {
         "catalogManaged",
@@ -108,7 +106,6 @@ _WITHOUT_HISTORY: Final = frozenset(
 )
 
 DROP: Final = "DROP FEATURE"
-_CLEANUP: Final = "DOMAIN METADATA CLEANUP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,8 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
         raise UsageError(
             f"{feature} cannot be dropped here: {_elsewhere(feature)}", feature=feature
         )
-    others = [other for other in _NEEDED_BY.get(feature, ()) if other in present]
+    users = (CLUSTERING, ROW_TRACKING) if feature == DOMAIN_METADATA else ()
+    others = [other for other in users if other in present]
     if others:
         droppable = [one for one in others if one in DROPPABLE]
         first = f"; drop {droppable[0]} first" if droppable else f": {_elsewhere(others[0])}"
@@ -195,10 +193,8 @@ def feature_drop(snapshot: Snapshot, feature: str) -> Change:
             feature=feature,
             domains=list(domains),
         )
-    actions: tuple[AnyAction, ...] = (
-        snapshot.metadata,
-        without_feature(snapshot.protocol, feature),
-    )
+    protocol = without_feature(snapshot.protocol, feature)
+    actions: tuple[AnyAction, ...] = (snapshot.metadata, protocol)
     if feature == CLUSTERING and CLUSTERING_DOMAIN in snapshot.domains:
         actions = (*actions, _removed(snapshot.domains[CLUSTERING_DOMAIN]))
     return Change(
@@ -214,7 +210,7 @@ def cleanup_change(snapshot: Snapshot) -> Change | None:
     if not snapshot.domains:
         return None
     return Change(
-        operation=_CLEANUP,
+        operation="DOMAIN METADATA CLEANUP",
         parameters={"domainMetadataRemovedCount": len(snapshot.domains)},
         actions=tuple(map(_removed, snapshot.domains.values())),
         is_blind_append=True,
@@ -350,7 +346,6 @@ def canonical_key(name: str) -> str:
 
 
 def refusal(name: str) -> SchemaProblem | None:
-    """Return why users cannot set or unset a property, None if they can."""
     lowered = name.lower()
     reason = _RESERVED.get(lowered) or next(
         (why for start, why in _REFUSED.items() if lowered.startswith(start)), None
@@ -469,8 +464,6 @@ def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:
 _SPELLING: Final[Mapping[str, str]] = {name.lower(): name for name in _SETTABLE}
 
 
-_EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
-
 # Keys of field metadata, and the feature that defines each
 _FIELD_FEATURES: Final[Mapping[str, str]] = {
     "delta.generationExpression": "generatedColumns",
@@ -528,10 +521,11 @@ def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[
             needed.append(name.removeprefix(FEATURE_PREFIX))
         if name.startswith(CONSTRAINT_PREFIX):
             needed.append("checkConstraints")
-    needed += _schema_features(schema)
+    needed += _type_features(schema)
     if ROW_TRACKING in needed:
         needed.append(DOMAIN_METADATA)
-    return tuple(name for name in dict.fromkeys(needed) if name not in _EVERY_TABLE)
+    every_table = {"appendOnly", "invariants"}
+    return tuple(name for name in dict.fromkeys(needed) if name not in every_table)
 
 
 def without_state(
@@ -546,16 +540,12 @@ def without_state(
     return without_mapping(fields), kept(properties)
 
 
-def _schema_features(schema: StructType) -> Iterator[str]:
-    for field in schema.fields:
-        yield from (name for key, name in _FIELD_FEATURES.items() if key in field.metadata)
-        yield from _type_features(field.data_type)
-
-
 def _type_features(data_type: DataType) -> Iterator[str]:
     match data_type:
-        case StructType():
-            yield from _schema_features(data_type)
+        case StructType(fields):
+            for field in fields:
+                yield from (name for key, name in _FIELD_FEATURES.items() if key in field.metadata)
+                yield from _type_features(field.data_type)
         case ArrayType(element):
             yield from _type_features(element)
         case MapType(key, value):

@@ -307,7 +307,7 @@ def _change_list(
 def _metadata_with(
     snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]
 ) -> Metadata:
-    problems = tuple(_unwritable(snapshot.protocol, configuration, schema))
+    problems = _unwritable(snapshot.protocol, configuration, schema)
     if problems:
         raise SchemaChangeError(problems)
     return structs.replace(
@@ -317,10 +317,11 @@ def _metadata_with(
 
 def _unwritable(
     protocol: Protocol, configuration: Mapping[str, str], schema: StructType
-) -> Iterator[SchemaProblem]:
-    for problem in schema_problems(protocol, configuration, schema):
-        text = f"the table would have {problem}"
-        yield SchemaProblem(Kind.SCHEMA_IS_NOT_WRITABLE, text)
+) -> list[SchemaProblem]:
+    return [
+        SchemaProblem(Kind.SCHEMA_IS_NOT_WRITABLE, f"the table would have {problem}")
+        for problem in schema_problems(protocol, configuration, schema)
+    ]
 
 
 def _existing(snapshot: Snapshot, column: Path) -> Path:
@@ -430,7 +431,9 @@ def add_change(
     if problems:
         raise SchemaChangeError(problems)
     added, configuration = numbered_columns(columns, snapshot.metadata.configuration, new_id)
-    schema = _with_more(snapshot.schema, place, added)
+    schema = grown = StructType((*holder.fields, *added.fields))
+    if place:
+        schema = with_field(snapshot.schema, place, lambda field: replace(field, data_type=grown))
     documents = [
         {"column": {**field_document(field), "name": _attribute_name((*place, field.name))}}
         for field in columns.fields
@@ -473,17 +476,6 @@ def addition_problems(
             if feature not in features:
                 text = f"{name} needs the table feature {feature}, which the table does not have"
                 yield SchemaProblem(Kind.FEATURE_MISSING, text, column=name, feature=feature)
-
-
-def _with_more(schema: StructType, place: Path, added: StructType) -> StructType:
-    if not place:
-        return StructType((*schema.fields, *added.fields))
-
-    def grown(field: StructField) -> StructField:
-        assert isinstance(field.data_type, StructType)  # noqa: S101  it is the holder
-        return replace(field, data_type=StructType((*field.data_type.fields, *added.fields)))
-
-    return with_field(schema, place, grown)
 
 
 # Delta Spark stores logical names in ZCUBE_ZORDER_BY, so after a rename it treats cubes as
@@ -661,7 +653,7 @@ def _with_mapping(
 def _check(
     snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str], protocol: Protocol
 ) -> None:
-    problems = list(_unwritable(protocol, configuration, schema))
+    problems = _unwritable(protocol, configuration, schema)
     before = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
     lost = {leaf.physical for leaf in before}
     lost -= {leaf.physical for leaf in indexed_leaves(schema, configuration)}

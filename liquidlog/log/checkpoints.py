@@ -459,7 +459,6 @@ def _actions(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, list[Any]]:
 
 
 def _may_hold(group: pq.RowGroupMetaData, name: str) -> bool:
-    """Return whether a row group may have actions of a kind, by its statistics."""
     required = f"{name}.{_ACTIONS[name][1]}"
     for position in range(group.num_columns):
         chunk = group.column(position)
@@ -663,7 +662,6 @@ def _raw_adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
 
 
 def add_of(row: Mapping[str, Any], statistics: str | None = None) -> AddFile:
-    """Return a row in FILES_SCHEMA as an add that changes no data."""
     return AddFile(
         path=row["path"],
         partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),

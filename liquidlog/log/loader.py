@@ -149,7 +149,6 @@ class LogListing:
 
     @property
     def oldest(self) -> int:
-        """The oldest version that has a commit or a complete checkpoint."""
         versions = {*self.commits, *(c.version for c in self.checkpoints)}
         return min(versions, default=self.newest)
 
@@ -176,7 +175,6 @@ def list_recent_log(store: TableStore) -> LogListing:
 
 
 def list_log_from(store: TableStore, version: int) -> LogListing:
-    """Return a listing with at least the commits from `version` on."""
     files = store.list_log(version)
     return _listing(files, whole=version == 0) if files else list_log(store)
 
@@ -287,7 +285,6 @@ def read_commit(store: TableStore, version: int) -> Commit:
 
 
 def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:
-    """Yield the commits of `versions` in their order; a store may read several at once."""
     for version, content in _contents(store, versions):
         yield parse_commit(content, version)
 
@@ -300,7 +297,6 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
 
 
 def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[str]:
-    """Yield the encoded paths of change data files that commits name."""
     for version, content in _contents(store, versions):
         yield from _decoded(content, version, decode_change_line, holding=b'"cdc"')
 
@@ -341,7 +337,6 @@ def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int,
 
 
 def parse_commit(content: bytes, version: int) -> Commit:
-    """Return the actions in a commit file's content; blank lines are skipped."""
     return Commit(version, tuple(_decoded(content, version, decode_line)))
 
 
@@ -380,7 +375,6 @@ def open_store(
 
 
 def _in_catalog(uri: str, options: StorageOptions) -> TableStore:
-    """Return the store of a table in a catalog, which says where its files are."""
     named = NamedTable.at(uri)
     state = named.load()
     location = table_address(state.metadata.location)
@@ -410,7 +404,6 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
 
 
 def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapshot, LogSegment]:
-    """Return the table's state at `version`, None for the newest, and the log files it is from."""
     began = time.perf_counter()
     recent = list_recent_log(store)
     try:
@@ -477,7 +470,6 @@ def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commi
 
 
 def require_same_table(snapshot: Snapshot, table_id: str) -> None:
-    """Refuse a table that has another id than the one expected."""
     if snapshot.metadata.id != table_id:
         raise TableReplacedError(snapshot.uri, _other_table(table_id, snapshot.metadata.id))
 

@@ -88,7 +88,6 @@ def table_address(uri: str) -> str:
 
 
 def table_in_catalog(address: str) -> tuple[str, str, str] | None:
-    """Return catalog, schema and table of an address in Unity Catalog, None for any other."""
     found = _IN_CATALOG.fullmatch(address)
     return None if found is None else (found[1], found[2], found[3])
 

@@ -178,7 +178,6 @@ def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTI
 def read_file(
     address: str, options: StorageOptions = NO_OPTIONS, *, max_bytes: int = 1 << 20
 ) -> bytes | None:
-    """Return the content of a small file, None if it does not exist."""
     if not is_local(address):
         objects = Objects(address, options)
         return objects.read(objects.path)
@@ -595,7 +594,6 @@ class TableStore(Protocol):
         """Return the temporary files of active writers, relative to the table."""
 
     def read_log(self, name: str) -> bytes | None:
-        """Return the content of a log file, None if it does not exist."""
         # A hint has megabytes at most.
         most = 64 << 20 if name == LAST_CHECKPOINT else MAX_LOG_BYTES
         return read_file(self.data_path(log_path(name)), self.storage, max_bytes=most)
@@ -615,15 +613,12 @@ class TableStore(Protocol):
         return open_input(self.data_path(log_path(name)), self.storage)
 
     def file_facts(self, path: str) -> FileFacts | None:
-        """Return the facts of the data file at a decoded path, None if it does not exist."""
         return file_facts(self.data_path(path), self.storage)
 
     def delete_file(self, path: str) -> None:
-        """Delete the data file at a decoded path, if it exists."""
         delete_file(self.data_path(path), self.storage)
 
     def data_path(self, path: str) -> str:
-        """Return the local path or URI of the data file at a decoded path."""
         return file_address(self.location, path)
 
 

@@ -539,7 +539,6 @@ class Objects:
         return None if info is None or info.get("type") == "directory" else _facts(path, info)
 
     def read(self, path: str) -> bytes | None:
-        """Return an object's content, None if it does not exist."""
         # With several concurrent requests, s3fs would first ask for the size.
         alone = {} if self.address.family not in {"s3", "azure"} else {"max_concurrency": 1}
         return self._asked(path, lambda: bytes(self._fs.cat_file(path, **alone)))
@@ -738,7 +737,6 @@ class Objects:
                 yield {**item, "name": f"{bucket}/{item['Key']}", "type": "file"}
 
     def _s3_pages(self, path: str, first: str = "", **more: object) -> Iterator[Mapping[str, Any]]:
-        """Yield the pages of keys below a directory, from the name `first` on."""
         bucket, _, key = path.partition("/")
         prefix = f"{key}/" if key else ""
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, **more}
@@ -821,7 +819,6 @@ class ObjectReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Move to an offset from the beginning, the position or the end; return the position."""
         base = {_WHENCE_CURRENT: self._position, _WHENCE_END: self.size_bytes}.get(whence, 0)
         self._position = max(0, base + offset)
         return self._position
