@@ -371,19 +371,16 @@ def land(store: TableStore, proposal: Proposal, clock: Clock) -> Landed:
         # Preparation is not repeated, so it does not count for the next attempt's length.
         began_ms += clock.now_ms() - preparing_ms
         change = proposal.derive(snapshot)
-        protocol, configuration = snapshot.protocol, snapshot.metadata.configuration
-        info = _commit_info(
+        content = _content(
             change,
+            (snapshot.protocol, snapshot.metadata),
             read_version=proposal.read_set.version,
             now_ms=clock.now_ms(),
-            after_ms=snapshot.timestamp_ms
-            if has_in_commit_timestamps(protocol, configuration)
-            else None,
+            last_ms=snapshot.timestamp_ms,
             txn_id=txn_id,
         )
-        content = encode_actions((info, *change.actions))
         proposal.before_put(snapshot)
-        store.note_properties(configuration)
+        store.note_properties(snapshot.metadata.configuration)
         if put_commit(store, snapshot.version + 1, content, txn_id=txn_id, clock=clock):
             _say_committed(store, snapshot.version + 1, change, attempt, clock.now_ms() - began_ms)
             return Landed(version=snapshot.version + 1, change=change, base=snapshot)
@@ -409,14 +406,9 @@ def land_first(store: TableStore, change: Change, clock: Clock) -> bool:
     txn_id, began_ms = clock.new_id(), clock.now_ms()
     protocol = next(a for a in change.actions if isinstance(a, Protocol))
     metadata = next(a for a in change.actions if isinstance(a, Metadata))
-    info = _commit_info(
-        change,
-        read_version=None,
-        now_ms=began_ms,
-        after_ms=0 if has_in_commit_timestamps(protocol, metadata.configuration) else None,
-        txn_id=txn_id,
+    content = _content(
+        change, (protocol, metadata), read_version=None, now_ms=began_ms, last_ms=0, txn_id=txn_id
     )
-    content = encode_actions((info, *change.actions))
     landed = put_commit(store, 0, content, txn_id=txn_id, clock=clock)
     if landed:
         _say_committed(store, 0, change, 1, clock.now_ms() - began_ms)
@@ -505,12 +497,20 @@ def _require_unprotected(snapshot: Snapshot) -> None:
         raise UnsupportedFeatureError(snapshot.uri, "checkpointed", (reason,))
 
 
-def _commit_info(
-    change: Change, *, read_version: int | None, now_ms: int, after_ms: int | None, txn_id: str
-) -> CommitInfo:
-    """Return the commitInfo, with an in-commit timestamp after `after_ms` if that is given."""
-    in_commit_ms = None if after_ms is None else max(now_ms, after_ms + 1)
-    return CommitInfo(
+def _content(
+    change: Change,
+    definition: tuple[Protocol, Metadata],
+    *,
+    read_version: int | None,
+    now_ms: int,
+    last_ms: int,
+    txn_id: str,
+) -> bytes:
+    """Return the bytes of a commit; its in-commit timestamp, if it has one, is after `last_ms`."""
+    protocol, metadata = definition
+    has_own_time = has_in_commit_timestamps(protocol, metadata.configuration)
+    in_commit_ms = max(now_ms, last_ms + 1) if has_own_time else None
+    info = CommitInfo(
         timestamp=now_ms if in_commit_ms is None else in_commit_ms,
         in_commit_timestamp=in_commit_ms,
         operation=change.operation,
@@ -523,6 +523,7 @@ def _commit_info(
         engine_info=ENGINE_INFO,
         txn_id=txn_id,
     )
+    return encode_actions((info, *change.actions))
 
 
 PUTS: Final = 4

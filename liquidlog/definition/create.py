@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from msgspec import structs
+
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     ROW_COMMIT_VERSION_COLUMN,
@@ -28,7 +30,7 @@ from liquidlog.errors import (
 )
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata, Protocol
+from liquidlog.spec.actions import AnyAction, Change, Format, Metadata, Protocol
 from liquidlog.spec.arrow import unwritable_partitions
 from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS
 from liquidlog.spec.features import (
@@ -196,7 +198,8 @@ def feature_drop(snapshot: Snapshot, feature: str) -> Change:
     protocol = without_feature(snapshot.protocol, feature)
     actions: tuple[AnyAction, ...] = (snapshot.metadata, protocol)
     if feature == CLUSTERING and CLUSTERING_DOMAIN in snapshot.domains:
-        actions = (*actions, _removed(snapshot.domains[CLUSTERING_DOMAIN]))
+        domain = snapshot.domains[CLUSTERING_DOMAIN]
+        actions = (*actions, structs.replace(domain, removed=True))
     return Change(
         operation=DROP,
         parameters={"featureName": feature, "truncateHistory": False},
@@ -212,13 +215,9 @@ def cleanup_change(snapshot: Snapshot) -> Change | None:
     return Change(
         operation="DOMAIN METADATA CLEANUP",
         parameters={"domainMetadataRemovedCount": len(snapshot.domains)},
-        actions=tuple(map(_removed, snapshot.domains.values())),
+        actions=tuple(structs.replace(one, removed=True) for one in snapshot.domains.values()),
         is_blind_append=True,
     )
-
-
-def _removed(domain: DomainMetadata) -> DomainMetadata:
-    return DomainMetadata(domain=domain.domain, configuration=domain.configuration, removed=True)
 
 
 def _elsewhere(feature: str) -> str:

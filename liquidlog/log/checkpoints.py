@@ -637,9 +637,12 @@ def original_adds(
     originals = []
     for row, text in zip(rows, raw_statistics(store, snapshot, files), strict=True):
         add, version = add_of(row, text), row["version"]
-        if version is None:
-            original = msgspec.json.decode(msgspec.json.encode(add), type=_Document)
-        elif (original := found[version].get(file_key(add))) is None:
+        original = (
+            msgspec.json.decode(msgspec.json.encode(add), type=_Document)
+            if version is None
+            else found[version].get(file_key(add))
+        )
+        if original is None:
             detail = f"does not add {add.path} any more"
             raise CorruptLogError(log_path(commit_name(version)), detail)
         originals.append(original)

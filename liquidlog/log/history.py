@@ -1,7 +1,5 @@
 """Past commits, times and removed files, and checkpoints that are proved to equal the log.
 
-Write a checkpoint and prove that it equals the log; compare the live files with delta-rs'.
-
 delta-rs writes a checkpoint in a directory of its own. Only differences that no reader can see are
 allowed: the order of keys in tags and partition values, and null or an empty map for a file without
 tags. Then the checkpoint is put like a commit, and `_last_checkpoint` is replaced.

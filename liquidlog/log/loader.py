@@ -433,16 +433,18 @@ def _say_read(snapshot: Snapshot, segment: LogSegment, duration_ms: int) -> None
 def _load_listed(
     store: TableStore, listing: LogListing, version: int | None
 ) -> tuple[Snapshot, LogSegment]:
-    segments = candidate_segments(listing, version)
-    for segment in segments[:-1]:
+    *newer, segment = candidate_segments(listing, version)
+    for one in newer:
         try:
-            checkpoint = _checkpoint(store, segment)
+            base, segment = _checkpoint(store, one), one
+            break
         except CorruptLogError as error:
+            # An older checkpoint, or all commits, may still give the version.
             _log.warning("%s: a checkpoint is ignored, an older one is read: %s", store.uri, error)
-            continue  # an older checkpoint, or all commits, may still give the version
-        return _load(store, segment, checkpoint), segment
-    last = segments[-1]
-    return _load(store, last, _checkpoint(store, last)), last
+    else:
+        base = _checkpoint(store, segment)
+    versions = [file.version for file in segment.commits[::-1]]
+    return _apply(store, segment, tuple(read_commits(store, versions)), base), segment
 
 
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
@@ -495,11 +497,6 @@ def _advanced(
     text = "read %d commits of %s, up to version %d, in %d ms"
     _log.info(text, len(commits), store.uri, newest.version, ms_since(began))
     return newest, commits
-
-
-def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
-    versions = [file.version for file in segment.commits[::-1]]
-    return _apply(store, segment, tuple(read_commits(store, versions)), checkpoint)
 
 
 def _apply(

@@ -434,7 +434,11 @@ class ManagedTableStore(TableStore):
         if files is None:
             return None
         found = {file.name: file for file in files if file.version <= self._latest}
-        found |= {commit_name(version): _log_file(commit) for version, commit in self._tail.items()}
+        for commit in self._tail.values():
+            name = commit_name(commit.version)
+            found[name] = LogFile(
+                name, LogFileKind.COMMIT, commit.version, commit.file_size, commit.timestamp
+            )
         newest = commit_name(self._latest)
         if newest not in found and all(file.version < self._latest for file in found.values()):
             detail = "is ratified by the catalog, but neither staged nor published"
@@ -721,16 +725,6 @@ def _metadata_updates(
         yield {"action": "set-properties", "updates": changed}
     if removed:
         yield {"action": "remove-properties", "removals": removed}
-
-
-def _log_file(commit: RatifiedCommit) -> LogFile:
-    return LogFile(
-        name=commit_name(commit.version),
-        kind=LogFileKind.COMMIT,
-        version=commit.version,
-        size_bytes=commit.file_size,
-        modification_time_ms=commit.timestamp,
-    )
 
 
 def _is_sound(commit: RatifiedCommit) -> bool:
