@@ -127,24 +127,20 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     if limit is not None:
         newest_first = newest_first[:limit]
     infos = read_infos(store, [file.version for file in newest_first])
-    return Rows(
-        _row(file.version, file.modification_time_ms, info)
-        for file, info in zip(newest_first, infos, strict=True)
-    )
-
-
-def _row(version: int, modification_time_ms: int, info: Mapping[str, Any]) -> Mapping[str, Any]:
-    own_time = info.get("inCommitTimestamp")
-    row = {
-        "version": version,
-        "timestamp": iso_time(own_time if isinstance(own_time, int) else modification_time_ms),
-        "operation": info.get("operation"),
-        "operationParameters": _strings(info.get("operationParameters")) or {},
-        **{name: info.get(name) for name in _SHOWN},
-        "operationMetrics": _strings(info.get("operationMetrics")),
-    }
-    others = {name: value for name, value in info.items() if name not in {*row, "timestamp"}}
-    return {key: value for key, value in (row | others).items() if value is not None}
+    rows = []
+    for file, info in zip(newest_first, infos, strict=True):
+        own_ms = info.get("inCommitTimestamp")
+        row = {
+            "version": file.version,
+            "timestamp": iso_time(own_ms if isinstance(own_ms, int) else file.modification_time_ms),
+            "operation": info.get("operation"),
+            "operationParameters": _strings(info.get("operationParameters")) or {},
+            **{name: info.get(name) for name in _SHOWN},
+            "operationMetrics": _strings(info.get("operationMetrics")),
+        }
+        row |= {name: value for name, value in info.items() if name not in row}
+        rows.append({key: value for key, value in row.items() if value is not None})
+    return Rows(rows)
 
 
 def _strings(values: Any) -> dict[str, str | None] | None:  # noqa: ANN401  JSON
@@ -158,9 +154,6 @@ def _strings(values: Any) -> dict[str, str | None] | None:  # noqa: ANN401  JSON
     }
 
 
-_ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
-
-
 def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
     """Return the last version committed at or before a time (ms since the epoch).
 
@@ -169,7 +162,10 @@ def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
     Source: PROTOCOL.md, "In-Commit Timestamps"; Delta Spark, DeltaHistoryManager.
     """
     commits = _loadable(list_log(store))
-    own = _first_with_own_time(newest)
+    configuration, own = newest.metadata.configuration, newest.version + 1
+    if has_in_commit_timestamps(newest.protocol, configuration):
+        text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
+        own = int(text) if text.isdecimal() else 0
     time_of: Callable[[LogFile], int]
     with_own = [file for file in commits if file.version >= own]
     without = [file for file in commits if file.version < own]
@@ -199,14 +195,6 @@ def _loadable(listing: LogListing) -> list[LogFile]:
         name = commit_name(listing.newest)
         raise CorruptLogError(log_path(name), "is not there, so its time is not known")
     return found[::-1]
-
-
-def _first_with_own_time(newest: Snapshot) -> int:
-    configuration = newest.metadata.configuration
-    if not has_in_commit_timestamps(newest.protocol, configuration):
-        return newest.version + 1
-    text = configuration.get(_ENABLED_VERSION, "0")
-    return int(text) if text.isdecimal() else 0
 
 
 def _own_time(store: TableStore, file: LogFile) -> int:

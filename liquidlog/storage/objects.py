@@ -451,8 +451,7 @@ def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
     family = FAMILIES[address.family]
     arguments = family.arguments(address, options, os.environ)
     try:
-        kind = getattr(importlib.import_module(family.module), family.name)
-        client = _opened(kind, {"use_listings_cache": False, **arguments}, options)
+        client = _opened(_class(family), {"use_listings_cache": False, **arguments}, options)
     except ImportError as error:
         raise UsageError(
             f"{address.family}: a package is not installed ({error}); install the extra"
@@ -484,6 +483,10 @@ def _opened(kind: Any, arguments: Mapping[str, Any], options: StorageOptions) ->
     if not options.expiring:
         return kind(**arguments)
     return _recent(os.getpid(), kind, json.dumps(arguments, sort_keys=True))
+
+
+def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
+    return getattr(importlib.import_module(family.module), family.name)
 
 
 UPLOAD_PART_BYTES: Final = 16 << 20
