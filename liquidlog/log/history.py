@@ -649,7 +649,15 @@ def state_differences(
     expected: Snapshot, found: CheckpointState | Snapshot, files: pa.Table
 ) -> list[str]:
     """Return the differences of a checkpoint; `files` has its files in the snapshot's order."""
-    differences = list(_table_differences(expected, found))
+    differences = []
+    if found.protocol is None or _protocol(found.protocol) != _protocol(expected.protocol):
+        differences.append("the protocol")
+    if found.metadata is None or _metadata(found.metadata) != _metadata(expected.metadata):
+        differences.append("the metadata")
+    if dict(found.domains) != dict(expected.domains):
+        differences.append("the domains")
+    if dict(found.transactions) != dict(expected.transactions):
+        differences.append("the transaction identifiers")
     if files.num_rows != expected.files.num_rows:
         counts = f"{files.num_rows} live files instead of {expected.files.num_rows}"
         return [*differences, counts]
@@ -689,17 +697,6 @@ def tombstone_differences(
     revived = found.intersection(file_keys(suspects))
     lost = [f"{missing} of {len(expected)} tombstones are missing"] if missing else []
     return lost + ([f"{len(revived)} live files are tombstones"] if revived else [])
-
-
-def _table_differences(expected: Snapshot, found: CheckpointState | Snapshot) -> Iterator[str]:
-    if found.protocol is None or _protocol(found.protocol) != _protocol(expected.protocol):
-        yield "the protocol"
-    if found.metadata is None or _metadata(found.metadata) != _metadata(expected.metadata):
-        yield "the metadata"
-    if dict(found.domains) != dict(expected.domains):
-        yield "the domains"
-    if dict(found.transactions) != dict(expected.transactions):
-        yield "the transaction identifiers"
 
 
 def _protocol(protocol: Protocol) -> tuple[object, ...]:
