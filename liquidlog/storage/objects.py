@@ -288,7 +288,7 @@ def classify(error: BaseException) -> Failure:
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return Failure.MISSING
-    if _says_no(error):
+    if _is_refusal(error):
         return Failure.REFUSED
     if status == _CONFLICT_STATUS:
         return Failure.CONFLICT
@@ -297,9 +297,9 @@ def classify(error: BaseException) -> Failure:
     return Failure.REFUSED if status in _REFUSED_STATUS else Failure.TRANSIENT
 
 
-def _says_no(error: BaseException) -> bool:
-    is_refusal = isinstance(error, PermissionError) or type(error).__name__ in _CLIENT_REFUSALS
-    return is_refusal or str(error).startswith(_GCSFS_REFUSALS)
+def _is_refusal(error: BaseException) -> bool:
+    known = isinstance(error, PermissionError) or type(error).__name__ in _CLIENT_REFUSALS
+    return known or str(error).startswith(_GCSFS_REFUSALS)
 
 
 def _is_busy(error: BaseException) -> bool:
@@ -310,7 +310,7 @@ def _is_busy(error: BaseException) -> bool:
 
 def is_denied(error: BaseException) -> bool:
     """Return whether a store refused the caller: newer credentials may change that."""
-    return any(_says_no(one) or http_status(one) in _DENIED_STATUS for one in _chain(error))
+    return any(_is_refusal(one) or http_status(one) in _DENIED_STATUS for one in _chain(error))
 
 
 def may_pass(error: BaseException) -> bool:
