@@ -964,9 +964,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     versions = tuple(range(FORMAT_VERSION, FULLER_FORMAT_VERSION + 1))
     _check_head(content, where, kind="a plan", expected=versions)
     try:
-        plan = msgspec.json.decode(
-            content, type=ClusteringPlan, dec_hook=lambda kind, rows: kind.from_document(rows)
-        )
+        plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
     except UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
     repeated = repeated_inputs(plan.groups)
@@ -975,6 +973,10 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     for problem in _partition_problems(plan):
         raise DocumentError(where, problem)
     return plan
+
+
+def _files(kind: type[_Files[Any]], rows: object) -> _Files[Any]:
+    return kind.from_document(rows)
 
 
 def plan_version(
