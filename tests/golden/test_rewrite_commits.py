@@ -10,18 +10,11 @@ import numpy as np
 import pytest
 
 from liquidlog.clustering.change import rewrite_change
-from liquidlog.clustering.choice import TAKEN, Choice, build_plan
-from liquidlog.clustering.columns import clustering_state
 from liquidlog.log.loader import list_recent_log, load_snapshot, open_store, read_commits
-from liquidlog.plan import (
-    ClusteringPlan,
-    ClusteringPolicy,
-    RewriteMode,
-    RewrittenGroup,
-    WrittenFile,
-)
+from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, Commit, DomainMetadata, RemoveFile, decode_line
+from support.copies import plan_of
 
 T = TypeVar("T", AddFile, RemoveFile, DomainMetadata)
 
@@ -56,24 +49,6 @@ def _load_cases() -> Iterator[Any]:
 
 
 CASES = list(_load_cases())
-
-
-def _plan(snapshot: Snapshot, commit: Commit, cube: str | None) -> ClusteringPlan:
-    removed = [remove.path for remove in _of(commit, RemoveFile)]
-    paths = snapshot.files["path"].to_pylist()
-    rows = np.array([paths.index(path) for path in removed])
-    ids = iter(["plan", cube or "unused"])
-    return build_plan(
-        snapshot,
-        ClusteringPolicy(),
-        mode=RewriteMode.CLUSTERING if cube else RewriteMode.COMPACTION,
-        strategy="cube",
-        columns=clustering_state(snapshot).columns,
-        choice=Choice(
-            groups=(rows,), reasons=np.full(len(paths), TAKEN, np.int64), expected_outputs=(1,)
-        ),
-        new_id=lambda: next(ids),
-    )
 
 
 def _rows(add: AddFile) -> int:
@@ -113,7 +88,9 @@ def test_rebuilds_the_commit_that_lost_a_race_first(recorded: Path) -> None:
 def check_rebuilt(planned_on: Snapshot, snapshot: Snapshot, commit: Commit) -> None:
     adds, removes = _of(commit, AddFile), _of(commit, RemoveFile)
     info = commit.info
-    plan = _plan(planned_on, commit, (adds[0].tags or {}).get("ZCUBE_ID"))
+    paths = planned_on.files["path"].to_pylist()
+    rows = np.array([paths.index(remove.path) for remove in _of(commit, RemoveFile)])
+    plan = plan_of(planned_on, rows, (adds[0].tags or {}).get("ZCUBE_ID"), outputs=1)
     rows = sum(map(_rows, adds))
     group = RewrittenGroup(
         plan_id=plan.plan_id,

@@ -28,13 +28,14 @@ from liquidspark.executor import execute
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
-from interop.golden_tables import Outcome, compare_rows, compare_with_engine, load, moved_clone
+from interop.golden_tables import Outcome, compare_rows, compare_with_engine, moved_clone
+from support.repository import load_script
 
 SMALL_FILES = 4
 
 
 def rewrite_case(spark: SparkSession, case: Path) -> Iterator[tuple[str, Outcome]]:
-    canon = load(case.parent / "canon.py")
+    canon = load_script(case.parent / "canon.py")
     expected = json.loads((case / "expected.json").read_text())
     versions = expected.get("versions") or {}
     if not versions or not (case / expected["table"]).is_dir():

@@ -10,7 +10,6 @@ not among those listed here with their reason.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -34,6 +33,7 @@ from liquidlog.spec.schema import StructType
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
 from support.recordings import differences, recorded_facts, snapshot_facts
+from support.repository import load_script
 from support.table_rows import live_rows
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--verbose", action="store_true", help="also list what agrees")
     options = parser.parse_args()
-    canon = load(options.directory / "canon.py")
+    canon = load_script(options.directory / "canon.py")
     found = (
         (f"{case.name} {name}", outcome)
         for case in cases(options.directory)
@@ -110,16 +110,6 @@ def tally(found: Iterable[tuple[str, Outcome]], *, verbose: bool) -> int:
     for outcome, number in sorted(counts.items()):
         sys.stdout.write(f"{number:5} {outcome}\n")
     return 1 if any("DIFFER" in outcome for outcome in counts) else 0
-
-
-def load(script: Path) -> Any:
-    """Import the definition of the content hash from where the recordings are."""
-    spec = importlib.util.spec_from_file_location(script.stem, script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def compare_case(case: Path, canon: Any) -> Iterator[tuple[str, Outcome]]:

@@ -66,16 +66,15 @@ def _slices(table: pa.Table, at: list[int]) -> list[pa.Table]:
     return [table.slice(start, end - start) for start, end in pairwise(bounds)]
 
 
-def _options(table: pa.Table, prefix_chars: int = 32) -> WriterOptions:
-    indexed = tuple(leaf.physical for leaf in leaves(delta_schema(table.schema)))
-    return WriterOptions(indexed=indexed, string_prefix_chars=prefix_chars)
+def _options(table: pa.Table) -> WriterOptions:
+    return WriterOptions(
+        indexed=tuple(leaf.physical for leaf in leaves(delta_schema(table.schema)))
+    )
 
 
-def _collect(slices: list[pa.Table], prefix_chars: int = 32) -> FileStatistics:
-    options = _options(slices[0], prefix_chars)
-    collector = StatisticsCollector(delta_schema(slices[0].schema), options)
-    for rows in slices:
-        collector.add(rows)
+def _statistics(table: pa.Table) -> FileStatistics:
+    collector = StatisticsCollector(delta_schema(table.schema), _options(table))
+    collector.add(table)
     return collector.finish()
 
 
@@ -127,7 +126,7 @@ def test_written_file_holds_the_rows_and_says_so(table: pa.Table, at: list[int])
             found = file.read()
             flat = file.read(columns=[leaf.physical for leaf in leaves(schema)])
         assert written.num_records == found.num_rows == table.num_rows
-        assert written.stats == encode_stats(_collect([table]))
+        assert written.stats == encode_stats(_statistics(table))
         assert multiset_checksum(found) == multiset_checksum(table)
         expected = [leaf_column(table, leaf.physical) for leaf in leaves(schema)]
         assert multiset_checksum(flat) == multiset_checksum(pa.table(expected, flat.schema.names))

@@ -42,7 +42,7 @@ from liquidlog.spec.text import visible
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
-from support.logs import write_actions
+from support.logs import added, metadata_of, write_actions
 from support.repository import ROOT
 from support.writers import SCHEMA, rows
 
@@ -111,17 +111,7 @@ LINES: Final = (
         rb'{"domainMetadata":{"domain":"delta.clustering","removed":false,"configuration":'
         rb'"{\"clusteringColumns\":[[\"x\"],[\"x\"]]}"}}'
     ),
-    json.dumps(
-        {
-            "metaData": {
-                "id": "x",
-                "format": {"provider": "parquet"},
-                "schemaString": _DEEP_SCHEMA,
-                "partitionColumns": [],
-                "configuration": {},
-            }
-        }
-    ).encode(),
+    json.dumps(metadata_of(_DEEP_SCHEMA)).encode(),
 )
 
 
@@ -622,20 +612,14 @@ def table_of(name: str) -> Iterator[str]:
             "operationMetrics": {name: name},
             "engineInfo": name,
         }
-        add = {
-            "path": "p%1B%5B2J-%5B%2Fb%5D-%E2%80%AE.parquet",
-            "partitionValues": {},
-            "size": 1,
-            "modificationTime": 0,
-            "dataChange": True,
-            "stats": json.dumps({"numRecords": 1}),
-            "tags": {"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": name, "CLUSTERING_PROVIDER": name},
-        }
-        lines = [
-            {"commitInfo": {"timestamp": 0, **info}},
-            {"add": {**add, "clusteringProvider": name}},
-        ]
-        write_actions(uri, 3, *lines)
+        add = added(
+            "p%1B%5B2J-%5B%2Fb%5D-%E2%80%AE.parquet",
+            1,
+            stats=json.dumps({"numRecords": 1}),
+            tags={"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": name, "CLUSTERING_PROVIDER": name},
+            clusteringProvider=name,
+        )
+        write_actions(uri, 3, {"commitInfo": {"timestamp": 0, **info}}, add)
         Run(uri, TOKEN).begin()
         (Path(uri) / f"{Run(uri, TOKEN).name_prefix}\x1b[2J\u202e[b].parquet").write_bytes(b"1")
         yield uri

@@ -19,6 +19,7 @@ from liquidlog.commit import Clock, OpenedTable, system_clock
 from liquidlog.errors import CheckpointMismatchError
 from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table, as_table
+from support.logs import metadata_of
 from support.plain_table import stored_vector, vector_place
 
 HOUR_MS = 3_600_000
@@ -33,14 +34,6 @@ PROTOCOL = {
     "readerFeatures": FEATURES,
     "writerFeatures": FEATURES,
 }
-METADATA = {
-    "id": "1",
-    "format": {"provider": "parquet", "options": {}},
-    "schemaString": SCHEMA,
-    "partitionColumns": [],
-    "configuration": {},
-}
-
 KINDS = ("add", "add below", "remove", "restore", "mark", "checkpoint", "clean up")
 STEPS = st.lists(
     st.tuples(st.integers(0, 90), st.sampled_from(KINDS), st.integers(0, 9)), max_size=12
@@ -167,7 +160,7 @@ def test_versions_within_the_retention_stay(steps: Sequence[tuple[int, str, int]
         start_ms = NOW_MS - sum(gap for gap, _, _ in steps) * HOUR_MS
         history = History(Path(directory), start_ms)
         (history.root / "_delta_log").mkdir()
-        history.commit({"protocol": PROTOCOL}, {"metaData": METADATA})
+        history.commit({"protocol": PROTOCOL}, metadata_of(SCHEMA))
         for gap, kind, number in steps:
             history.now_ms += gap * HOUR_MS
             history.step(kind, number)

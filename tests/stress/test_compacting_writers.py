@@ -21,7 +21,7 @@ from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
-from support.logs import write_actions
+from support.logs import added, write_actions
 
 ROUNDS = effort(20, 100)
 ROWS = range(12)
@@ -62,15 +62,8 @@ class CompactingWriter:
 
     def _add(self, name: str, *, data_change: bool) -> dict[str, object]:
         rows = pq.read_metadata(self._path / name).num_rows
-        add = {
-            "path": name,
-            "partitionValues": {},
-            "size": (self._path / name).stat().st_size,
-            "modificationTime": 1,
-            "dataChange": data_change,
-            "stats": json.dumps({"numRecords": rows}),
-        }
-        return {"add": add}
+        size_bytes, stats = (self._path / name).stat().st_size, json.dumps({"numRecords": rows})
+        return added(name, size_bytes, stats=stats, dataChange=data_change)
 
     def _put(self, operation: str, actions: list[dict[str, object]]) -> None:
         version = len(list((self._path / "_delta_log").glob("*.json")))

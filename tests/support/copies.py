@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
+from numpy.typing import NDArray
 
 from liquidlog.clustering.choice import TAKEN, Choice, build_plan
 from liquidlog.clustering.columns import clustering_state
@@ -50,17 +51,29 @@ def copy_logs(case: str, directory: Path) -> Path:
 
 def plan_of_all(snapshot: Snapshot, *, outputs: int = 2, plan_id: str = "plan") -> ClusteringPlan:
     """Return a plan that rewrites every live file together."""
-    count = snapshot.files.num_rows
-    ids = iter([plan_id, f"cube of {plan_id}"])
+    rows = np.arange(snapshot.files.num_rows)
+    return plan_of(snapshot, rows, f"cube of {plan_id}", outputs=outputs, plan_id=plan_id)
+
+
+def plan_of(
+    snapshot: Snapshot,
+    rows: NDArray[np.int64],
+    cube: str | None,
+    *,
+    outputs: int,
+    plan_id: str = "plan",
+) -> ClusteringPlan:
+    """Return a plan that rewrites the files of these rows together, into a cube if one is named."""
+    ids = iter([plan_id, cube or "unused"])
     return build_plan(
         snapshot,
         ClusteringPolicy(),
-        mode=RewriteMode.CLUSTERING,
+        mode=RewriteMode.CLUSTERING if cube else RewriteMode.COMPACTION,
         strategy="cube",
         columns=clustering_state(snapshot).columns,
         choice=Choice(
-            groups=(np.arange(count),),
-            reasons=np.full(count, TAKEN, np.int64),
+            groups=(rows,),
+            reasons=np.full(snapshot.files.num_rows, TAKEN, np.int64),
             expected_outputs=(outputs,),
         ),
         new_id=lambda: next(ids),

@@ -10,6 +10,19 @@ from liquidlog.table import Table
 Action = dict[str, Any]
 
 
+def added(path: str, size_bytes: int, **more: Any) -> Action:
+    """Return the add of a file with new rows that is in no partition; `more` wins."""
+    add = {"path": path, "partitionValues": {}, "size": size_bytes, "modificationTime": 1}
+    return {"add": {**add, "dataChange": True, **more}}
+
+
+def metadata_of(schema_json: str, **more: Any) -> Action:
+    """Return the metadata of a table without partitions and properties; `more` wins."""
+    form = {"provider": "parquet", "options": {}}
+    metadata = {"id": "x", "format": form, "partitionColumns": [], "configuration": {}}
+    return {"metaData": {**metadata, "schemaString": schema_json, **more}}
+
+
 def log_path(table: Table | Path | str, version: int) -> Path:
     root = table.uri if isinstance(table, Table) else table
     return Path(root, "_delta_log", f"{version:020d}.json")

@@ -36,8 +36,8 @@ def modules() -> set[str]:
     }
 
 
-def load_script(name: str) -> ModuleType:
-    """Return a script of the repository as a module, named from the root."""
+def load_script(name: str | Path) -> ModuleType:
+    """Return a script as a module, named from the root of the repository or in whole."""
     spec = importlib.util.spec_from_file_location(Path(name).stem, ROOT / name)
     assert spec is not None
     assert spec.loader is not None

@@ -31,6 +31,7 @@ from liquidlog.storage import files
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.deleted import vector_file
+from support.logs import added
 from support.plain_table import LogState, PlainLog
 from support.playground import Playground, counted_tokens
 from support.storage_calls import Call, Effect
@@ -382,23 +383,17 @@ def deletes_a_row(ground: Playground, stage: Stage, name: str) -> list[Any]:
     ground.files.write(_VECTOR, content)
     root = ground.uri if "://" in ground.uri else Path(ground.uri).as_uri()
     stage.removed[name] = _values_of(ground, file.path)[:1]
-    add = {
-        "path": file.path,
-        "partitionValues": {},
-        "size": file.size_bytes,
-        "modificationTime": 1,
-        "dataChange": True,
-        "stats": json.dumps({"numRecords": 2, "tightBounds": False}),
-        "deletionVector": {
-            "storageType": "p",
-            "pathOrInlineDv": f"{root}/{_VECTOR}",
-            "offset": planned.offset,
-            "sizeInBytes": planned.size_bytes,
-            "cardinality": 1,
-        },
+    vector = {
+        "storageType": "p",
+        "pathOrInlineDv": f"{root}/{_VECTOR}",
+        "offset": planned.offset,
+        "sizeInBytes": planned.size_bytes,
+        "cardinality": 1,
     }
+    stats = json.dumps({"numRecords": 2, "tightBounds": False})
     remove = {"path": file.path, "deletionTimestamp": 1, "dataChange": True}
-    return [{"remove": remove}, {"add": add}]
+    add = added(file.path, file.size_bytes, stats=stats, deletionVector=vector)
+    return [{"remove": remove}, add]
 
 
 def changes_metadata(ground: Playground, _: Stage, __: str) -> list[Any]:

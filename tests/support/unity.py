@@ -22,6 +22,7 @@ import fsspec
 
 from liquidlog.commit import system_clock
 from support.emulators import Emulator, Tokens
+from support.logs import metadata_of
 
 SERVER: Final = "LIQUID_UNITY_SERVER"
 """The variable with the directory of a real server: its start.sh takes a port and a directory."""
@@ -124,16 +125,12 @@ class Catalog:
                     "writerFeatures": writers,
                 }
             },
-            {
-                "metaData": {
-                    "id": CLOCK.new_id(),
-                    "format": {"provider": "parquet", "options": {}},
-                    "schemaString": json.dumps(schema),
-                    "partitionColumns": [],
-                    "configuration": configuration,
-                    "createdTime": now_ms,
-                }
-            },
+            metadata_of(
+                json.dumps(schema),
+                id=CLOCK.new_id(),
+                configuration=configuration,
+                createdTime=now_ms,
+            ),
         ]
         if cluster_by:
             text = json.dumps({**domain, "domainName": "delta.clustering"})

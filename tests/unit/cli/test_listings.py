@@ -13,7 +13,7 @@ from liquidlog.data.runs import Run
 from liquidlog.operations.planned import explain_together
 from liquidlog.table import Table
 from support.commands import call, said
-from support.logs import write_actions
+from support.logs import added, write_actions
 
 FILES = 250
 PROGRAM = "from liquidlog.cli import main; main()"
@@ -29,17 +29,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     for number in range(FILES):
         cube = {"ZCUBE_ID": f"cube-{number}", "ZCUBE_ZORDER_BY": '["x"]'} if number < 3 else {}
         bounds = {"minValues": {"x": number}, "maxValues": {"x": number + 1}}
-        add = {
-            "path": f"part-{number:05d}-{'p' * 150}.parquet",
-            "partitionValues": {},
-            "size": 1000 + number,
-            "modificationTime": 0,
-            "dataChange": True,
-            "stats": json.dumps({"numRecords": 2, "nullCount": {"x": 0}, **bounds}),
-            "tags": {**cube, "ZCUBE_ZORDER_CURVE": "hilbert"},
-            "clusteringProvider": "liquid" if cube else None,
-        }
-        adds.append({"add": add})
+        add = added(
+            f"part-{number:05d}-{'p' * 150}.parquet",
+            1000 + number,
+            stats=json.dumps({"numRecords": 2, "nullCount": {"x": 0}, **bounds}),
+            tags={**cube, "ZCUBE_ZORDER_CURVE": "hilbert"},
+            clusteringProvider="liquid" if cube else None,
+        )
+        adds.append(add)
     write_actions(uri, 1, {"commitInfo": {"timestamp": 0, "operation": "WRITE"}}, *adds)
     Run(uri, TOKEN).begin()
     for number in range(4):

@@ -312,10 +312,9 @@ def test_texts_of_few_values_are_codes() -> None:
     assert decoded(after).equals(before)
 
 
-def _collect(*slices: pa.Table, **options: Any) -> FileStatistics:
-    schema = delta_schema(slices[0].schema)
-    options.setdefault("indexed", tuple(leaf.physical for leaf in leaves(schema)))
-    collector = StatisticsCollector(schema, WriterOptions(**options))
+def _collect(*slices: pa.Table) -> FileStatistics:
+    schema = slices[0].schema
+    collector = StatisticsCollector(delta_schema(schema), _options(schema))
     for rows in slices:
         collector.add(rows)
     return collector.finish()
@@ -347,6 +346,8 @@ def test_ends_of_floats_have_the_order_of_spark_and_few_digits() -> None:
     assert _bounds(nan, nan, kind=single) == ("NaN", "NaN")
     assert repr(_bounds(0.0, -0.0, kind=double)) == repr((-0.0, 0.0))
     assert _bounds(0.1, 0.3, kind=single) == (0.1, 0.3)
+    ends = float("-inf"), float("inf")
+    assert _bounds(*ends, kind=double) == ("-Infinity", "Infinity")
 
 
 def test_text_that_is_not_utf8_has_no_bound() -> None:
@@ -359,20 +360,9 @@ def test_text_that_is_not_utf8_has_no_bound() -> None:
 
 def test_dictionaries_count_only_the_values_they_use() -> None:
     used = pa.DictionaryArray.from_arrays(pa.array([1, None, 1]), pa.array(["a", "b", "c"]))
-    schema = delta_schema(pa.schema([("a", pa.string())]))
-    collector = StatisticsCollector(schema, WriterOptions(indexed=(("a",),)))
-    collector.add(pa.table({"a": used}))
-    found = collector.finish()
+    found = _collect(pa.table({"a": used}))
     assert (found.min_values, found.max_values) == ({("a",): "b"}, {("a",): "b"})
     assert found.null_count == {("a",): 1}
-
-
-def test_infinite_ends_are_words_with_their_signs() -> None:
-    ends = pa.table({"a": [float("-inf"), float("inf")]})
-    collector = StatisticsCollector(delta_schema(ends.schema), WriterOptions(indexed=(("a",),)))
-    collector.add(ends)
-    found = collector.finish()
-    assert (found.min_values[("a",)], found.max_values[("a",)]) == ("-Infinity", "Infinity")
 
 
 def test_maximum_is_the_prefix_and_a_larger_character() -> None:

@@ -42,7 +42,7 @@ from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import LocalTableStore, Source, open_input
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
-from support.logs import commit_actions, write_actions
+from support.logs import added, commit_actions, write_actions
 from support.memory_store import MemoryStore
 from support.repository import ROOT
 from support.table_rows import plain_bounds
@@ -156,7 +156,7 @@ def _clone(directory: Path, spelled: list[str], removed: str | None = None) -> T
     """A table whose files have these absolute paths, and that perhaps removes one of them."""
     table = Table.create(str(directory), schema=SCHEMA, cluster_by=["a"])
     for path in spelled:
-        commit_actions(directory, added(path))
+        commit_actions(directory, added(path, 1))
     if removed is not None:
         remove = {"path": removed, "deletionTimestamp": 1, "dataChange": True}
         commit_actions(directory, {"remove": remove})
@@ -346,18 +346,13 @@ def test_another_log_is_loaded_anew(change: Callable[[Path], None], tmp_path: Pa
     assert table.snapshot().files.equals(fresh.files)
 
 
-def added(path: str) -> dict[str, object]:
-    add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0}
-    return {"add": {**add, "dataChange": True}}
-
-
 @pytest.mark.parametrize("odd", ["a%20b.parquet", "./c.parquet", "s3://bucket/d.parquet"])
 def test_paths_are_known_to_be_plain_only_while_all_are(tmp_path: Path, odd: str) -> None:
     table = table_at(tmp_path / "t")
     store = LocalTableStore(tmp_path / "t")
     snapshot = load_snapshot(store)
     for version, paths in enumerate((["a.parquet"], ["b.parquet", odd], ["e.parquet"]), start=1):
-        write_actions(tmp_path / "t", version, *map(added, paths))
+        write_actions(tmp_path / "t", version, *(added(path, 1) for path in paths))
         snapshot, _ = advance(store, snapshot)
         assert snapshot.paths().equals(load_snapshot(store).paths())
         assert (snapshot.plain_files is snapshot.files) == (version == 1)
@@ -368,9 +363,9 @@ def test_one_file_under_two_names_is_found_in_a_later_commit(tmp_path: Path) -> 
     table_at(tmp_path / "t")
     store = LocalTableStore(tmp_path / "t")
     snapshot = load_snapshot(store)
-    write_actions(tmp_path / "t", 1, added("a+b.parquet"))
+    write_actions(tmp_path / "t", 1, added("a+b.parquet", 1))
     snapshot, _ = advance(store, snapshot)
-    write_actions(tmp_path / "t", 2, added("a%2Bb.parquet"))
+    write_actions(tmp_path / "t", 2, added("a%2Bb.parquet", 1))
     for load in (lambda: advance(store, snapshot), lambda: load_snapshot(store)):
         with pytest.raises(CorruptLogError):
             load()

@@ -16,7 +16,7 @@ from liquidlog.spec.actions import LOG_DIR, LogFileKind, commit_name, parse_log_
 from liquidlog.storage.files import LocalTableStore, what_is_there
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.logs import commit_actions
+from support.logs import added, commit_actions
 
 CHECKPOINT = "00000000000000000012.checkpoint"
 
@@ -75,8 +75,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def add(path: str, **more: Any) -> dict[str, Any]:
-    file = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "stats": STATS}
-    return {"add": {**file, "dataChange": True, **more}}
+    return added(path, 1, stats=STATS, **more)
 
 
 def remove(path: str, **more: Any) -> dict[str, Any]:

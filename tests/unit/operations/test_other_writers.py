@@ -12,7 +12,9 @@ from liquidlog.data.reader import FilePart, Located, TableRows
 from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError
 from liquidlog.table import Table
 from support.commands import said
+from support.logs import added
 from support.partitioned import rewritten
+from support.plans import schema_json_of
 
 MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 FORMAT = {"provider": "parquet", "options": {}}
@@ -30,28 +32,12 @@ def table_of(path: Path, *actions: dict[str, Any], **metadata: Any) -> Table:
     return Table.open(str(path))
 
 
-def schema(**columns: str) -> str:
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in columns.items()
-    ]
-    return json.dumps({"type": "struct", "fields": fields})
-
-
-def added(path: Path, rows: pa.Table, values: dict[str, str | None]) -> dict[str, Any]:
+def written(path: Path, rows: pa.Table, values: dict[str, str | None]) -> dict[str, Any]:
     """Write a file, and return its add."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path, store_schema=False)
-    return {
-        "add": {
-            "path": path.name,
-            "partitionValues": values,
-            "size": path.stat().st_size,
-            "modificationTime": 1,
-            "dataChange": True,
-            "stats": json.dumps({"numRecords": len(rows)}),
-        }
-    }
+    stats = json.dumps({"numRecords": len(rows)})
+    return added(path.name, path.stat().st_size, partitionValues=values, stats=stats)
 
 
 def rows_of(table: Table) -> list[tuple[Any, ...]]:
@@ -77,7 +63,9 @@ def test_a_feature_under_its_early_name_is_the_protocols(tmp_path: Path) -> None
             "writerFeatures": [*early, "invariants"],
         }
     }
-    table = table_of(tmp_path / "t", protocol, schemaString=schema(id="long", at="timestamp_ntz"))
+    table = table_of(
+        tmp_path / "t", protocol, schemaString=schema_json_of({"id": "long", "at": "timestamp_ntz"})
+    )
     assert "timestampNtz" in table.detail()["tableFeatures"]
     table.cluster_by("id")
     assert table.snapshot().protocol.reader_features == ("timestampNtz",)
@@ -89,10 +77,10 @@ def early(tmp_path: Path) -> Table:
     path = tmp_path / "early"
     texts = ("2021-09-08 11:11:11", "2021-09-09 11:11:11.5", "2021-09-10T11:11:11Z", None)
     files = [
-        added(path / f"{n}.parquet", pa.table({"id": pa.array([n])}), {"p": text})
+        written(path / f"{n}.parquet", pa.table({"id": pa.array([n])}), {"p": text})
         for n, text in enumerate(texts)
     ]
-    columns = schema(id="long", p="timestamp")
+    columns = schema_json_of({"id": "long", "p": "timestamp"})
     return table_of(path, *files, schemaString=columns, partitionColumns=["p"])
 
 
@@ -130,7 +118,7 @@ def test_a_migration_says_the_zone_that_it_takes(
 def test_files_that_others_add_are_of_the_zone_of_the_saved_plan(early: Table) -> None:
     made = early.plan_migration("p", partition_time_zone="Europe/Berlin")
     path = Path(early.uri)
-    more = added(path / "9.parquet", pa.table({"id": [9]}), {"p": "2021-09-11 11:11:11"})
+    more = written(path / "9.parquet", pa.table({"id": [9]}), {"p": "2021-09-11 11:11:11"})
     (path / "_delta_log" / f"{1:020d}.json").write_text(json.dumps(more))
     table = Table.open(early.uri)
     rewritten(table.plan_migration(add_to=made), table)
@@ -139,8 +127,8 @@ def test_files_that_others_add_are_of_the_zone_of_the_saved_plan(early: Table) -
 
 def test_a_compaction_keeps_the_form_of_timestamps(tmp_path: Path) -> None:
     path, text = tmp_path / "t", "2021-09-08 11:11:11"
-    files = [added(path / f"{n}.parquet", pa.table({"id": [n]}), {"p": text}) for n in range(2)]
-    columns = schema(id="long", p="timestamp")
+    files = [written(path / f"{n}.parquet", pa.table({"id": [n]}), {"p": text}) for n in range(2)]
+    columns = schema_json_of({"id": "long", "p": "timestamp"})
     table = table_of(path, *files, schemaString=columns, partitionColumns=["p"])
     table.optimize(executor="local")
     [file] = Table.open(str(path)).snapshot().files["partition_values_json"].to_pylist()
@@ -150,13 +138,13 @@ def test_a_compaction_keeps_the_form_of_timestamps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["vacuum", "orphans", "checkpoint", "doctor", "optimize"])
 def test_removes_of_an_early_checkpoint_have_a_path_only(tmp_path: Path, verb: str) -> None:
     path = tmp_path / "t"
-    add = added(path / "a.parquet", pa.table({"id": pa.array([1], pa.int32())}), {})
-    table_of(path, add, schemaString=schema(id="integer"))
+    add = written(path / "a.parquet", pa.table({"id": pa.array([1], pa.int32())}), {})
+    table_of(path, add, schemaString=schema_json_of({"id": "integer"}))
     protocol = {"minReaderVersion": 1, "minWriterVersion": 1}
     metadata = {
         "id": "x",
         "format": {"provider": "parquet"},
-        "schemaString": schema(id="integer"),
+        "schemaString": schema_json_of({"id": "integer"}),
         "partitionColumns": [],
         "configuration": {},
     }
@@ -190,8 +178,8 @@ def _early_schema() -> pa.Schema:
 
 def test_manifests_that_would_go_stale_are_no_table_to_write_to(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    add = added(path / "a.parquet", pa.table({"id": pa.array([1])}), {})
-    columns = schema(id="long")
+    add = written(path / "a.parquet", pa.table({"id": pa.array([1])}), {})
+    columns = schema_json_of({"id": "long"})
     table = table_of(path, add, schemaString=columns, configuration={MANIFESTS: "true"})
     with pytest.raises(UnsupportedFeatureError, match="manifests"):
         table.append(pa.table({"id": [2]}))

@@ -16,6 +16,8 @@ from liquidlog.operations.planned import criteria_of, judge_plan
 from liquidlog.spec.text import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.logs import added, metadata_of, write_actions
+from support.plans import schema_json_of
 from support.repository import ROOT
 
 NOON = 1_717_243_200_000_000
@@ -81,50 +83,22 @@ def test_a_plan_says_the_time_that_its_predicate_means(tmp_path: Path) -> None:
 _LIST: Final = {"type": "array", "elementType": "date", "containsNull": True}
 
 
-def _struct(**kinds: object) -> dict[str, object]:
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in kinds.items()
-    ]
-    return {"type": "struct", "fields": fields}
-
-
-SCHEMA: Final = _struct(
-    id="long", d="date", t="timestamp", ds=_LIST, s=_struct(t="timestamp", i="long")
+SCHEMA: Final = schema_json_of(
+    {"id": "long", "d": "date", "t": "timestamp", "ds": _LIST, "s": {"t": "timestamp", "i": "long"}}
 )
 
 
 def table_of(tmp_path: Path, case: str, lows: Mapping[str, object]) -> Table:
     """A table of two copies of a recorded file, with these lowest values in the log."""
-    log = tmp_path / "_delta_log"
-    log.mkdir()
-    actions: list[dict[str, object]] = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {
-            "metaData": {
-                "id": "00000000-0000-0000-0000-000000000001",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps(SCHEMA),
-                "partitionColumns": [],
-                "configuration": {},
-                "createdTime": 1,
-            }
-        },
-    ]
+    (tmp_path / "_delta_log").mkdir()
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    actions = [{"protocol": protocol}, metadata_of(SCHEMA)]
+    stats = {"numRecords": 9, "minValues": lows, "maxValues": lows, "nullCount": {}}
     for name in ("a.parquet", "b.parquet"):
         shutil.copy(ROOT / "fixtures" / "calendars" / case / "rows.parquet", tmp_path / name)
-        stats = {"numRecords": 9, "minValues": lows, "maxValues": lows, "nullCount": {}}
-        add: dict[str, object] = {
-            "path": name,
-            "partitionValues": {},
-            "size": (tmp_path / name).stat().st_size,
-            "modificationTime": 1,
-            "dataChange": True,
-            "stats": json.dumps(stats),
-        }
-        actions.append({"add": add})
-    text = "\n".join(map(json.dumps, actions))
-    (log / f"{0:020d}.json").write_text(text, encoding="utf-8")
+        size_bytes = (tmp_path / name).stat().st_size
+        actions.append(added(name, size_bytes, stats=json.dumps(stats)))
+    write_actions(tmp_path, 0, *actions)
     return Table.open(tmp_path)
 
 
