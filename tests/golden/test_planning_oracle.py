@@ -15,6 +15,7 @@ from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.plan import GIB, ClusteringPlan, ClusteringPolicy, RewriteGroup, RewrittenGroup
 from liquidlog.snapshot import Snapshot, decoded_paths
+from support.plans import finished
 from support.snapshots import planned, with_files
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "plans"
@@ -87,17 +88,8 @@ def check_counts(snapshot: Snapshot, made: ClusteringPlan, recorded: dict[str, A
 
 
 def _finished(made: ClusteringPlan, group: RewriteGroup) -> RewrittenGroup:
-    return RewrittenGroup(
-        plan_id=made.plan_id,
-        group_id=group.group_id,
-        run="0" * 12,
-        outputs=(),
-        rows_read=0,
-        rows_written=0,
-        checksum_read="",
-        checksum_written="",
-        seconds=0.0,
-    )
+    ids = {"plan_id": made.plan_id, "group_id": group.group_id}
+    return finished(**ids, outputs=(), rows_read=0, rows_written=0)
 
 
 # Every recorded OPTIMIZE of a partitioned table, planned here from the same log.

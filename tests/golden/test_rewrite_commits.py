@@ -11,10 +11,10 @@ import pytest
 
 from liquidlog.clustering.change import rewrite_change
 from liquidlog.log.loader import list_recent_log, load_snapshot, open_store, read_commits
-from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, Commit, DomainMetadata, RemoveFile, decode_line
 from support.copies import plan_of
+from support.plans import finished, output
 
 T = TypeVar("T", AddFile, RemoveFile, DomainMetadata)
 
@@ -89,16 +89,14 @@ def check_rebuilt(planned_on: Snapshot, snapshot: Snapshot, commit: Commit) -> N
     adds, removes = _of(commit, AddFile), _of(commit, RemoveFile)
     info = commit.info
     paths = planned_on.files["path"].to_pylist()
-    rows = np.array([paths.index(remove.path) for remove in _of(commit, RemoveFile)])
-    plan = plan_of(planned_on, rows, (adds[0].tags or {}).get("ZCUBE_ID"), outputs=1)
+    files = np.array([paths.index(remove.path) for remove in removes])
+    plan = plan_of(planned_on, files, (adds[0].tags or {}).get("ZCUBE_ID"), outputs=1)
     rows = sum(map(_rows, adds))
-    group = RewrittenGroup(
+    group = finished(
         plan_id=plan.plan_id,
-        group_id=0,
-        run="0" * 12,
         outputs=tuple(
-            WrittenFile(
-                path=unquote(add.path),
+            output(
+                unquote(add.path),
                 size_bytes=add.size,
                 modification_time_ms=add.modification_time,
                 num_records=_rows(add),
@@ -108,9 +106,6 @@ def check_rebuilt(planned_on: Snapshot, snapshot: Snapshot, commit: Commit) -> N
         ),
         rows_read=rows,
         rows_written=rows,
-        checksum_read="0" * 32,
-        checksum_written="0" * 32,
-        seconds=1.0,
     )
     change = rewrite_change(snapshot, plan, group, now_ms=removes[0].deletion_timestamp or 0)
     domains = [action for action in change.actions if isinstance(action, DomainMetadata)]

@@ -31,31 +31,6 @@ Row = Mapping[str, Any]
 
 _CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 
-SPARK_TYPES: Final[Mapping[str, str]] = {
-    "b": "tinyint",
-    "h": "smallint",
-    "i": "int",
-    "l": "bigint",
-    "f": "float",
-    "d": "double",
-    "n": "decimal(38,2)",
-    "m": "decimal(10,2)",
-    "w": "decimal(38,30)",
-    "k": "decimal(20,0)",
-    "s": "string",
-    "v": "varchar(40)",
-    "c": "char(4)",
-    "day": "date",
-    "t": "timestamp",
-    "z": "timestamp_ntz",
-    "flag": "boolean",
-    "st.x": "int",
-    "st.a b": "string",
-    "sc.c": "char(4)",
-    "st.q.r": "double",
-}
-"""Leaf columns, dots between parts, with their types as Spark SQL writes them."""
-
 
 def _f32(value: float) -> float:
     return float(np.float32(value))
@@ -130,29 +105,32 @@ _MOMENTS: Final = [
     )
 ]
 
-VALUES: Final[Mapping[str, Sequence[Any]]] = {
-    "b": _SMALL,
-    "h": [-32768, *_SMALL, 257, 300, 32767],
-    "i": _INTS,
-    "l": _LONGS,
-    "f": _FLOATS,
-    "d": _DOUBLES,
-    "n": _BIG,
-    "m": _MONEY,
-    "w": sorted(_FINE),
-    "k": [Decimal(n) for n in sorted({*_LONGS, 10**19, 10**20 - 1, 1 - 10**20})],
-    "s": _TEXTS,
-    "v": _TEXTS,
-    "c": _SHORT,
-    "day": _DAYS,
-    "t": _MOMENTS,
-    "z": _MOMENTS,
-    "flag": [False, True],
-    "st.x": _INTS,
-    "st.a b": _TEXTS,
-    "sc.c": _SHORT,
-    "st.q.r": _DOUBLES,
+_COLUMNS: Final[Mapping[str, tuple[str, Sequence[Any]]]] = {
+    "b": ("tinyint", _SMALL),
+    "h": ("smallint", [-32768, *_SMALL, 257, 300, 32767]),
+    "i": ("int", _INTS),
+    "l": ("bigint", _LONGS),
+    "f": ("float", _FLOATS),
+    "d": ("double", _DOUBLES),
+    "n": ("decimal(38,2)", _BIG),
+    "m": ("decimal(10,2)", _MONEY),
+    "w": ("decimal(38,30)", sorted(_FINE)),
+    "k": ("decimal(20,0)", [Decimal(n) for n in sorted({*_LONGS, 10**19, 10**20 - 1, 1 - 10**20})]),
+    "s": ("string", _TEXTS),
+    "v": ("varchar(40)", _TEXTS),
+    "c": ("char(4)", _SHORT),
+    "day": ("date", _DAYS),
+    "t": ("timestamp", _MOMENTS),
+    "z": ("timestamp_ntz", _MOMENTS),
+    "flag": ("boolean", [False, True]),
+    "st.x": ("int", _INTS),
+    "st.a b": ("string", _TEXTS),
+    "sc.c": ("char(4)", _SHORT),
+    "st.q.r": ("double", _DOUBLES),
 }
+SPARK_TYPES: Final[Mapping[str, str]] = {name: kind for name, (kind, _) in _COLUMNS.items()}
+"""Leaf columns, dots between parts, with their types as Spark SQL writes them."""
+VALUES: Final[Mapping[str, Sequence[Any]]] = {name: found for name, (_, found) in _COLUMNS.items()}
 """The values of each column in its order."""
 
 

@@ -20,15 +20,9 @@ from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, StructType, schema_json
 from support.memory_store import MemoryStore
+from support.plans import schema_of
 
-SCHEMA = StructType(
-    (
-        StructField("x", PrimitiveType("integer")),
-        StructField("y", PrimitiveType("long")),
-        StructField("s", PrimitiveType("string")),
-        StructField("flag", PrimitiveType("boolean")),
-    )
-)
+SCHEMA = schema_of(x="integer", y="long", s="string", flag="boolean")
 
 
 @dataclass(frozen=True, kw_only=True)

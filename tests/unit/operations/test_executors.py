@@ -15,30 +15,15 @@ from liquidlog.errors import UsageError
 from liquidlog.logs import Log
 from liquidlog.operations import executors
 from liquidlog.operations.executors import AUTO, Executor, choose_executor, open_executor
-from liquidlog.plan import (
-    ClusteringPlan,
-    ClusteringPolicy,
-    RewrittenGroup,
-    decode_result,
-    encode_rewritten_group,
-)
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, decode_result, encode_rewritten_group
 from liquidlog.table import Table
+from support.plans import finished
 from support.repository import modules, text
 from support.snapshots import FileSpec, snapshot_of
 
 Given = Mapping[str, str]
 
-GROUP = RewrittenGroup(
-    plan_id="p",
-    group_id=0,
-    run="0" * 12,
-    outputs=(),
-    rows_read=0,
-    rows_written=0,
-    checksum_read="",
-    checksum_written="",
-    seconds=1.0,
-)
+GROUP = finished()
 
 
 def test_an_executor_hears_of_read_back_if_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,40 +295,27 @@ def test_wrong_weights_are_not_set(tmp_path: Path) -> None:
 
 
 ROWS = 4000
-COLUMNS = {
-    "x": pa.int64(),
-    "day": pa.date32(),
-    "at": pa.timestamp("us", "UTC"),
-    "local": pa.timestamp("us"),
-    "name": pa.string(),
-    "f": pa.float64(),
-    "price": pa.decimal128(10, 2),
-    "flag": pa.bool_(),
-    "s": pa.struct([("n", pa.int32())]),
-}
 
 
 def rows_redacted(seed: int) -> pa.Table:
     random = np.random.default_rng(seed)
     x = np.sort(random.integers(0, 100_000, ROWS)) // 4 + 25_000 * seed
-    values = {
-        "x": x,
-        "day": (x // 100).astype(np.int32),
-        "at": x * 1_000_000,
-        "local": x * 1_000_000,
-        "name": [f"n{number:06}" if number % 5 else f"n{number:06}'s" for number in x],
-        "f": x / 4,
-        "price": [Decimal(int(number) % 1000) for number in x],
-        "flag": x % 2 == 0,
-        "s": [{"n": int(number)} for number in x],
+    columns = {
+        "x": (x, pa.int64()),
+        "day": ((x // 100).astype(np.int32), pa.date32()),
+        "at": (x * 1_000_000, pa.timestamp("us", "UTC")),
+        "local": (x * 1_000_000, pa.timestamp("us")),
+        "name": ([f"n{one:06}" if one % 5 else f"n{one:06}'s" for one in x], pa.string()),
+        "f": (x / 4, pa.float64()),
+        "price": ([Decimal(int(number) % 1000) for number in x], pa.decimal128(10, 2)),
+        "flag": (x % 2 == 0, pa.bool_()),
+        "s": ([{"n": int(number)} for number in x], pa.struct([("n", pa.int32())])),
     }
     arrays = [
-        pa.array(values[name]).cast(kind)
-        if pa.types.is_temporal(kind)
-        else pa.array(values[name], kind)
-        for name, kind in COLUMNS.items()
+        pa.array(values).cast(kind) if pa.types.is_temporal(kind) else pa.array(values, kind)
+        for values, kind in columns.values()
     ]
-    return pa.table(arrays, names=list(COLUMNS))
+    return pa.table(arrays, names=list(columns))
 
 
 @pytest.fixture(scope="module")
