@@ -3,11 +3,10 @@
 As many groups run at the same time as keep the cluster busy. Each is reported as it finishes, so
 that it can be committed at once. Nothing here reads or writes the log.
 
-Tasks that sample, place and write the rows of a DataFrame.
-
-A task gets the batches of a Spark partition: the table's columns, then one boolean column per
-check. The directories of a partitioned table are collected in a pass before the first file is
-written, since a run must have noted the directories of its files.
+A task that samples, places or writes the rows of a DataFrame gets the batches of a Spark partition:
+the table's columns, then one boolean column per check. The directories of a partitioned table are
+collected in a pass before the first file is written, since a run must have noted the directories of
+its files.
 
 The sampling pass keeps the rows with the least hash of (partition, row number), because the number
 of rows is unknown until the last one. Over all partitions this is an even sample, always the same.
@@ -24,7 +23,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import numpy as np
@@ -156,9 +155,6 @@ def collected(frame: DataFrame) -> TaskFacts:
     return merge_facts([decode_facts(bytes(row.facts)) for row in frame.collect()])
 
 
-_ANSWER_SCHEMA: Final = "answer binary, failure binary"
-
-
 def answer_batches(
     work: WritingWork, ask: Callable[[Batches], object], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
@@ -183,7 +179,8 @@ def answers_of(
     *,
     most: int | None = None,
 ) -> tuple[list[Any], TaskFacts | None]:
-    mapped = map_batches(frame, partial(answer_batches, work, ask), _ANSWER_SCHEMA)
+    answering = partial(answer_batches, work, ask)
+    mapped = map_batches(frame, answering, "answer binary, failure binary")
     rows = (mapped if most is None else mapped.limit(most)).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
     if failures:
@@ -198,9 +195,6 @@ def prepare_worker() -> None:
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
 """Most bytes of all requests together that travel with the function."""
-
-_ASSIGNMENTS: Final = "id bigint, content binary, target int"
-_MURMUR_SEED: Final = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +242,10 @@ def assigned(
         return spark.range(0, count, 1, count), AssignedTasks(function, contents)
     numbers = pa.array(range(count), pa.int64())
     targets = pa.array(partition_values(count), pa.int32())
-    rows = pa.table(
-        [numbers, pa.array(contents, pa.binary()), targets], ["id", "content", "target"]
-    )
-    frame = arrow_frame(spark, rows, _ASSIGNMENTS).repartition(count, "target")
-    return frame, AssignedTasks(function, None)
+    columns = [numbers, pa.array(contents, pa.binary()), targets]
+    rows = pa.table(columns, ["id", "content", "target"])
+    frame = arrow_frame(spark, rows, "id bigint, content binary, target int")
+    return frame.repartition(count, "target"), AssignedTasks(function, None)
 
 
 def partition_values(partitions: int) -> tuple[int, ...]:
@@ -272,7 +265,7 @@ def partition_values(partitions: int) -> tuple[int, ...]:
 def _murmur3(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     mixed = values.astype(np.uint32) * np.uint32(0xCC9E2D51)
     mixed = _rotate(mixed, 15) * np.uint32(0x1B873593)
-    hashed = _rotate(mixed ^ np.uint32(_MURMUR_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed = _rotate(mixed ^ np.uint32(42), 13) * np.uint32(5) + np.uint32(0xE6546B64)
     hashed ^= np.uint32(4)
     hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
@@ -333,7 +326,6 @@ def _partitions(spark: SparkSession) -> int:
 
 
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
-_DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine(Engine):
@@ -368,8 +360,7 @@ class SparkEngine(Engine):
     ) -> list[TaskFacts]:
         targets = partition_values(route.tasks)
         reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
-        frame, mapped = assigned(self._spark, reading, sent)
-        return [shuffled(frame, mapped, work, route)]
+        return [shuffled(*assigned(self._spark, reading, sent), work, route)]
 
     def reason_of(self, error: Exception) -> str:
         return failure_reason(error)
@@ -426,10 +417,7 @@ def task_attempts(spark: SparkSession) -> int:
     local = _LOCAL_ATTEMPTS.fullmatch(setting_of(spark, "spark.master") or "")
     if local is not None:
         return int(local[1] or 1)
-    return int(setting_of(spark, "spark.task.maxFailures") or _DEFAULT_ATTEMPTS)
-
-
-_NUMBERED_SCHEMA: Final = "number long, answer binary, failure string"
+    return int(setting_of(spark, "spark.task.maxFailures") or 4)
 
 
 def session_tasks(spark: SparkSession) -> Tasks:
@@ -449,9 +437,8 @@ def _run_tasks(
             with engine.at_work():
                 return engine.each(function, requests)
 
-        running = pool.submit(answers)
         try:
-            return running.result()
+            return pool.submit(answers).result()
         except Exception as error:
             raise ExecutorError(failure_reason(error)) from error
         except BaseException:
@@ -464,7 +451,8 @@ def _answers(
 ) -> Sequence[T]:
     task = partial(_answer, function, task_attempts(spark))
     frame, mapped = assigned(spark, task, requests)
-    rows = map_batches(frame, mapped, _NUMBERED_SCHEMA).collect()
+    schema = "number long, answer binary, failure string"
+    rows = map_batches(frame, mapped, schema).collect()
     failures = sorted({row.failure for row in rows if row.failure is not None})
     if failures:
         raise ExecutorError("; ".join(failures))
@@ -484,10 +472,9 @@ def _answer(
         if may_pass(error) and is_tried_again(attempts):
             raise
         failure = "; ".join(str(error).splitlines())
-    kinds = (pa.int64(), pa.binary(), pa.string())
-    values = zip((number, answer, failure), kinds, strict=True)
-    arrays = [pa.array([value], kind) for value, kind in values]
-    yield pa.RecordBatch.from_arrays(arrays, ["number", "answer", "failure"])
+    schema = {"number": pa.int64(), "answer": pa.binary(), "failure": pa.string()}
+    row = {"number": number, "answer": answer, "failure": failure}
+    yield pa.RecordBatch.from_pylist([row], pa.schema(schema))
 
 
 # Groups of a plan, one by one as they finish
@@ -535,7 +522,8 @@ def execute(
             if on_group is not None:
                 on_group(outcome)
         if failures:
-            _refuse(failures)
+            reasons = [f"group {one.group_id}: {one.reason}" for one in failures]
+            raise ExecutorError("; ".join(reasons))  # noqa: TRY301  also deletes files
     except ExecutorError:
         places = {group.group_id: group.directories for group in plan.groups}
         for group in finished if on_group is None else ():
@@ -545,10 +533,6 @@ def execute(
         raise
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
-
-
-def _refuse(failures: list[GroupFailure]) -> NoReturn:
-    raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
 
 
 def execute_groups(
@@ -590,16 +574,15 @@ def execute_groups(
     runs = runs_of(plan, groups, options=options, storage=storage_options, verb=verb)
     if not runs:
         return
-    inputs = [len(run.group.inputs) for run in runs if not run.is_one_task]
+    first, inputs = runs[0], sum(len(run.group.inputs) for run in runs if not run.is_one_task)
     with piece_session(spark) as own:
-        first = runs[0]
         if first.first_input is not None:
             require_ready(
                 own,
                 directory=first.directory,
                 file=first.first_input,
                 storage=first.storage,
-                tasks=sum(inputs) or len(runs),
+                tasks=inputs or len(runs),
             )
         flying = [GroupsInFlight((run,), SparkEngine(own)) for run in runs]
         yield from Flight(TaskSlots(own), flying).outcomes(progress, cancelled)
@@ -612,12 +595,10 @@ MOST_OPEN: Final = 4
 _ROWS: Final = "\x00rows"
 """A Delta column cannot have this name."""
 _SHOWN: Final = 200
-_PARTITION_BITS: Final = np.uint64(40)
 _MIX: Final = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
     (np.uint64(27), np.uint64(0x94D049BB133111EB)),
 )
-_INCREMENT: Final = np.uint64(0x9E3779B97F4A7C15)
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -681,11 +662,10 @@ def _partition_number() -> int:
 
 def row_hashes(partition: int, rows: npt.NDArray[np.uint64]) -> Hashes:
     """Return the SplitMix64 hash (Steele et al.), (n,), of a partition's rows by number, (n,)."""
-    mixed = ((np.uint64(partition) << _PARTITION_BITS) | rows) * _INCREMENT
+    mixed = ((np.uint64(partition) << np.uint64(40)) | rows) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in _MIX:
         mixed = (mixed ^ (mixed >> shift)) * factor
-    hashes: Hashes = mixed ^ (mixed >> np.uint64(31))
-    return hashes
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def sampled(work: WritingWork, most: int, batches: Batches) -> Survey:
@@ -753,13 +733,11 @@ def even_sample(surveys: Sequence[Survey], most: int) -> list[Survey]:
     if len(together) > most:
         limits.append(int(np.partition(together, most - 1)[most - 1]))
     limit = np.uint64(min(limits, default=2**64 - 1))
-    kept = [known <= limit for known in hashes]
-    return [
-        _survey(
-            one.file, one.num_rows, one.rows[own], [c.filter(pa.array(own)) for c in one.columns]
-        )
-        for one, own in zip(surveys, kept, strict=True)
-    ]
+    found = []
+    for one, known in zip(surveys, hashes, strict=True):
+        columns = [column.filter(pa.array(known <= limit)) for column in one.columns]
+        found.append(_survey(one.file, one.num_rows, one.rows[known <= limit], columns))
+    return found
 
 
 def row_width(arriving: Arriving, most: int, batches: Batches) -> float | None:

@@ -5,11 +5,9 @@ table's clustering columns, and the log layer commits them. The sampling pass ev
 clustering columns of the DataFrame, the main pass all columns: its rows are proved to be in the
 files.
 
-Streaming DataFrames into Delta tables: every micro-batch is one commit, exactly once.
-
-A batch is appended with the transaction (id of the query, number of the batch). The checkpoint
-keeps the id, so a restarted query does not repeat a committed batch. Clustering runs beside the
-stream, without conflicts with its appends.
+Every micro-batch of a stream is one commit, exactly once: it is appended with the transaction (id
+of the query, number of the batch). The checkpoint keeps the id, so a restarted query does not
+repeat a committed batch. Clustering runs beside the stream, without conflicts with its appends.
 """
 
 import json
@@ -138,10 +136,6 @@ _LEAST_KEPT: Final = 4_096
 _CHECK_COLUMN: Final = "\x00check "
 _STORED_COLUMN: Final = "\x00stored "
 """A Delta column can have neither name."""
-_KEPT_SLICE_BYTES: Final = 8 << 20
-_NO_RUN: Final = "0" * 12
-_PADDED_ON_READ: Final = "spark.sql.readSideCharPadding"
-_AS_STRING: Final = "spark.sql.legacy.charVarcharAsString"
 _NESTED: Final = (StructType, ArrayType, MapType)
 _NAMES: Final[Mapping[str, str]] = {
     "long": "BIGINT",
@@ -306,7 +300,8 @@ class Padding:
     @classmethod
     def of(cls, spark: SparkSession, schema: StructType) -> "Padding":
         """Return the padding of a table's columns; none if the session reads texts unpadded."""
-        if setting_of(spark, _PADDED_ON_READ) == "false" or setting_of(spark, _AS_STRING) == "true":
+        is_off = setting_of(spark, "spark.sql.readSideCharPadding") == "false"
+        if is_off or setting_of(spark, "spark.sql.legacy.charVarcharAsString") == "true":
             return cls({})
         columns = {}
         for named in schema.fields:
@@ -396,19 +391,12 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
 
 def _conformed(arriving: Arriving, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a DataFrame with the table's names, also in structs."""
+    stored = without_void(arriving.work.table_schema)
+    logical, names = arrow_schema(stored), [one.physical_name for one in stored.fields]
     for table in arriving.tables(batches):
-        yield from _logical(table.columns, arriving.work.table_schema)
-
-
-def _logical(
-    given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
-) -> list[pa.RecordBatch]:
-    stored = without_void(schema)
-    logical = arrow_schema(stored)
-    table = pa.table(list(given), names=[one.physical_name for one in stored.fields])
-    columns = map(with_names_of, decoded(table).columns, logical.types)
-    batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
-    return batches
+        given = decoded(pa.table(table.columns, names=names))
+        columns = map(with_names_of, given.columns, logical.types)
+        yield from pa.Table.from_arrays(list(columns), schema=logical).to_batches()
 
 
 def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
@@ -418,7 +406,7 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
     kinds = _spark_schema(spark, schema)
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
         checks = tuple(check.what for check in plan.checks)
-        work = replace(arriving_work(plan, _NO_RUN, storage.fresh()), slice_bytes=_KEPT_SLICE_BYTES)
+        work = replace(arriving_work(plan, "0" * 12, storage.fresh()), slice_bytes=8 << 20)
         conform = partial(_conformed, Arriving(work, checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
     files = len(plan.rewritten)
@@ -507,9 +495,11 @@ class FrameRun:
         )
 
         def main_pass(sent: WritingWork) -> TaskFacts:
-            if expected_bytes <= self.options.single_task_bytes:
-                return self._whole(sent)
-            return self._shuffled(sent, surveys)
+            if expected_bytes > self.options.single_task_bytes:
+                return self._shuffled(sent, surveys)
+            rows = self.options.sample_rows_of(sent.outputs)
+            tasks = partial(fact_batches, sent, partial(write_whole, self._arriving(sent), rows))
+            return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
 
         facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
         sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
@@ -532,19 +522,12 @@ class FrameRun:
         return replace(self, directories=tuple(sorted(set().union(*found))))
 
     def _plainly(self, work: WritingWork) -> TaskFacts:
-        parting = Parting.of(self.plan, self.token)
-        frame = self.frame
+        parting, frame = Parting.of(self.plan, self.token), self.frame
         if len(self.directories) > MOST_OPEN or has_short_directories(parting.settings):
             frame = frame.sortWithinPartitions(*(quoted(one.name) for one in parting.fields))
-        arriving, directories = self._arriving(work), frozenset(self.directories)
-        most = self.plan.max_file_bytes
-        write = partial(write_plainly, arriving, parting, directories, most)
+        directories, most = frozenset(self.directories), self.plan.max_file_bytes
+        write = partial(write_plainly, self._arriving(work), parting, directories, most)
         return collected(map_batches(frame, partial(fact_batches, work, write), FACTS_SCHEMA))
-
-    def _whole(self, work: WritingWork) -> TaskFacts:
-        rows = self.options.sample_rows_of(work.outputs)
-        tasks = partial(fact_batches, work, partial(write_whole, self._arriving(work), rows))
-        return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
 
     def _sampled(self, work: WritingWork) -> tuple[list[Survey], TaskFacts | None]:
         paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
@@ -563,14 +546,14 @@ class FrameRun:
         layout = build_layout(work, surveys)
         work = replace(work, outputs=layout.outputs)
         route = choose_route(work, slices_per_output=layout.slices_per_output)
-        firsts = dict(zip([one.file for one in surveys], first_ordinals(surveys), strict=True))
+        files = [one.file for one in surveys]
         tasks = ArrivingTasks(
             work=work,
             layout=layout,
             route=route,
             targets=partition_values(route.tasks),
             arriving=self._arriving(work),
-            firsts=firsts,
+            firsts=dict(zip(files, first_ordinals(surveys), strict=True)),
         )
         return shuffled(self.frame, tasks, work, route)
 
@@ -693,9 +676,8 @@ def _read_by_tasks(
     if context is None:
         return map_batches(*assigned(spark, task, parts), schema).hint("merge")
     contents = [(number, encoded_request(one)) for number, one in enumerate(parts)]
-    numbered = spark.createDataFrame(
-        context.parallelize(contents, len(contents)), "id bigint, content binary"
-    )
+    rows = context.parallelize(contents, len(contents))
+    numbered = spark.createDataFrame(rows, "id bigint, content binary")
     return map_batches(numbered, AssignedTasks(task, None), schema)
 
 
@@ -815,11 +797,8 @@ def stream(
         if name not in _TRIGGERS:
             refuse("trigger", f"one of {', '.join(sorted(_TRIGGERS))}", name)
     opened = opened_table(table, storage_options)
-    given: dict[str, Any] = {
-        "cluster": cluster,
-        "max_file_size": max_file_size,
-        "merge_schema": merge_schema,
-    }
+    given: dict[str, Any] = {"cluster": cluster, "merge_schema": merge_schema}
+    given["max_file_size"] = max_file_size
     opened.plan_write(frame_schema(df), **given)  # refuses now what append would refuse
     place = address(checkpoint, argument="checkpoint").rstrip("/")
     batches = _Batches(

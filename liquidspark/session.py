@@ -56,8 +56,7 @@ OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
 """Marks the workers of a session that was started here: they run only our tasks."""
 _MADE_UP: Final = frozenset({"OneRowRelation", "Range"})
 """Leaves of plans that read nothing; a LocalRelation may hold collected rows."""
-_FIRST_WITH_ARROW: Final = 4
-"""The first major version whose sessions take Arrow tables."""
+_FIRST_WITH_ARROW: Final = 4  # the major version whose sessions take Arrow tables
 
 
 def context_of(spark: "SparkSession") -> "SparkContext | None":
@@ -142,26 +141,6 @@ def setting_of(spark: "SparkSession", name: str) -> str | None:
     return value
 
 
-@contextmanager
-def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """Context manager: a copy of a session, or the session itself if it cannot be copied."""
-    # Connect's client of PySpark 4.0 cannot copy one. Source: Spark, SparkSession.cloneSession.
-    given: Any = spark
-    context, copy = context_of(spark), None
-    with suppress(Exception):
-        if context is None:
-            copy = given.cloneSession()
-        else:
-            copy = type(given)(context, given._jsparkSession.cloneSession())  # noqa: SLF001
-    try:
-        yield spark if copy is None else copy
-    finally:
-        if copy is not None and context is None:
-            with suppress(Exception):
-                copy.client.release_session()
-                copy.client.close()
-
-
 def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFrame":
     """Return Arrow rows as a DataFrame; `schema` is their schema as Spark writes it."""
     if int(spark.version.partition(".")[0]) >= _FIRST_WITH_ARROW:
@@ -179,12 +158,6 @@ def spark_arrow_schema(schema: "StructType") -> pa.Schema:
     except TypeError:  # before 4.1, where it is UTC unless one says otherwise
         found = to_arrow_schema(schema)
     return found
-
-
-def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":
-    """Return the schema in a text as Spark writes it."""
-    no_rows: list[tuple[Any, ...]] = []
-    return spark.createDataFrame(no_rows, schema).schema
 
 
 @dataclass(slots=True)
@@ -205,7 +178,11 @@ _lock: Final = RLock()
 @contextmanager
 def setting_applied(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
     """Context manager: applies a setting for all users of the session, and restores it."""
-    place, user = (_session_key(spark), name), object()
+    # All objects of one session share the key.
+    key = getattr(spark, "session_id", None)
+    java = getattr(spark, "_jsparkSession", None) if key is None else None
+    key = key or (id(spark) if java is None else str(java.sessionUUID()))
+    place, user = (key, name), object()
     with _lock:
         found = spark.conf.get(name, None)
         setting = _in_use.get(place) or _Setting(before=found)
@@ -239,17 +216,6 @@ def _take(spark: "SparkSession", place: tuple[Hashable, str], user: object) -> N
             spark.conf.set(name, wanted)
 
 
-def _session_key(spark: "SparkSession") -> Hashable:
-    """Return a key that all objects of one session share."""
-    connect = getattr(spark, "session_id", None)
-    java = getattr(spark, "_jsparkSession", None) if connect is None else None
-    return connect or (id(spark) if java is None else str(java.sessionUUID()))
-
-
-_MIN_DRIVER_MIB: Final = 1024
-_MAX_DRIVER_MIB: Final = 8192
-_LOCAL_MASTER: Final = "local[*,4]"
-"""Four attempts per task, as on a cluster, so that a killed Python worker does no harm."""
 _APP_NAME: Final = "spark.app.name"
 _LOCAL_CONF: Final = {
     _APP_NAME: "liquidspark",
@@ -270,13 +236,6 @@ _ONE_MACHINE_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-_LINUX_CONF: Final = {
-    # Pieces go to Python workers past the network's layers.
-    "spark.python.unix.domain.socket.enabled": "true"
-}
-
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""spark-submit sets this variable in the driver's environment."""
 
 ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -315,7 +274,6 @@ _log: Final = Log(__name__)
 _said: Final = Log("liquidlog.executors")
 """The logger for work that takes long; the command line shows its messages."""
 
-_OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
     "; a task ran out of memory: give executors more (spark.executor.memory,"
     " spark.executor.memoryOverhead), or fewer cores each"
@@ -326,7 +284,6 @@ ANSWER_TIMEOUT_SECONDS: Final = 5.0
 
 _PORTS: Final = {"spark": None, "sc": 15002}
 """Default ports by scheme; the address of a standalone master must name its port."""
-_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\d+))?")
 
 
@@ -355,9 +312,24 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
 
 @contextmanager
 def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """Context manager: yields a copy of the session with the settings for moving large rows."""
-    with copied_session(spark) as own, bounded_batches(own, _PIECE_CONF):
-        yield own
+    """Context manager: a copy of a session, else the session itself, set up to move large rows."""
+    # Connect's client of PySpark 4.0 cannot copy one. Source: Spark, SparkSession.cloneSession.
+    given: Any = spark
+    context, copy = context_of(spark), None
+    with suppress(Exception):
+        if context is None:
+            copy = given.cloneSession()
+        else:
+            copy = type(given)(context, given._jsparkSession.cloneSession())  # noqa: SLF001
+    own = spark if copy is None else copy
+    try:
+        with bounded_batches(own, _PIECE_CONF):
+            yield own
+    finally:
+        if copy is not None and context is None:
+            with suppress(Exception):
+                copy.client.release_session()
+                copy.client.close()
 
 
 @contextmanager
@@ -388,12 +360,10 @@ def failure_reason(error: BaseException) -> str:
     """Return one sentence for an error of Spark, or for the Python worker's error in it."""
     if not str(error).strip():
         return type(error).__name__
-    advice = _MEMORY_ADVICE if _OUT_OF_MEMORY.search(str(error)) else ""
+    advice = _MEMORY_ADVICE if re.search(r"\b(?:Arrow|OutOf)?MemoryError\b", str(error)) else ""
     found = _RAISED.findall(str(error)) or _REASON.findall(str(error))
-    if found:
-        name, message = found[-1]
-        return f"{name}: {message}{advice}"
-    return str(error).strip().splitlines()[0] + advice
+    reason = ": ".join(found[-1]) if found else str(error).strip().splitlines()[0]
+    return reason + advice
 
 
 def _start(conf: Mapping[str, str]) -> "SparkSession":
@@ -434,18 +404,21 @@ def _start_failure(said: str, error: BaseException) -> str:
 
 
 def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    if _SUBMITTED in os.environ:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
         # spark-submit has chosen the master and the memory; a setting here would override it.
         return {**_LOCAL_CONF, **conf}
     # A quarter of the machine's memory: Python workers and the disk cache use the rest.
     quarter_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20
-    driver_mib = max(_MIN_DRIVER_MIB, min(_MAX_DRIVER_MIB, quarter_mib))
+    driver_mib = max(1024, min(8192, quarter_mib))
     settings = {**_LOCAL_CONF, "spark.driver.memory": f"{driver_mib}m", **conf}
     if "MASTER" not in os.environ and "SPARK_MASTER" not in os.environ:
-        settings.setdefault("spark.master", _LOCAL_MASTER)
-    if settings.get("spark.master", "").startswith("local"):
-        return {**_ONE_MACHINE_CONF, **(_LINUX_CONF if sys.platform == "linux" else {}), **settings}
-    return settings
+        # Four attempts per task, as on a cluster, so that a killed Python worker does no harm.
+        settings.setdefault("spark.master", "local[*,4]")
+    if not settings.get("spark.master", "").startswith("local"):
+        return settings
+    # Pieces go to Python workers past the network's layers.
+    sockets = {"spark.python.unix.domain.socket.enabled": "true"} if sys.platform == "linux" else {}
+    return {**_ONE_MACHINE_CONF, **sockets, **settings}
 
 
 @contextmanager
@@ -493,7 +466,8 @@ def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> N
     """Refuse a standalone master or a Connect server that accepts no connection."""
     remote = conf.get("spark.remote") or environment.get("SPARK_REMOTE", "")
     if remote:
-        if any(name in environment or name.upper() in environment for name in _PROXIES):
+        proxies = ("grpc_proxy", "https_proxy", "http_proxy")
+        if any(name in environment or name.upper() in environment for name in proxies):
             return  # gRPC uses the proxy, which may be the only way
         _require("Spark Connect server", "spark.remote", remote)
         return
@@ -505,10 +479,13 @@ def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> N
 def _require(what: str, setting: str, named: str) -> None:
     problems = []
     for address in _addresses(named):
-        problem = _problem(address)
-        if problem is None:
-            return
-        problems.append(problem)
+        try:
+            with socket.create_connection(address, timeout=ANSWER_TIMEOUT_SECONDS):
+                return
+        except TimeoutError:
+            problems.append(f"nothing within {ANSWER_TIMEOUT_SECONDS:g} s")
+        except OSError as error:
+            problems.append((error.strerror or str(error)).lower())
     if problems:
         shown = named.partition("/;")[0]
         reasons = ", ".join(dict.fromkeys(problems))
@@ -516,16 +493,6 @@ def _require(what: str, setting: str, named: str) -> None:
             f"no {what} answers at {shown} ({reasons}); start it, or name another one with"
             f" --spark-conf {setting}=\u2026"
         )
-
-
-def _problem(address: tuple[str, int]) -> str | None:
-    try:
-        with socket.create_connection(address, timeout=ANSWER_TIMEOUT_SECONDS):
-            return None
-    except TimeoutError:
-        return f"nothing within {ANSWER_TIMEOUT_SECONDS:g} s"
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
 
 
 def _addresses(named: str) -> tuple[tuple[str, int], ...]:
@@ -546,25 +513,17 @@ def _addresses(named: str) -> tuple[tuple[str, int], ...]:
 _PRODUCT: Final = "liquidlog"
 _SEE: Final = "see docs/where-it-runs.md"
 _INSTALL: Final = f"install it there or ship it with --archives or --py-files, {_SEE}"
-_REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([\d.]+)[^;]*")
 _VERSIONS_DIFFER: Final = re.compile(
     r"worker has different version:? ['(]?(\d+)[.,] ?(\d+)['\)]? than that in driver:? '?(\d+\.\d+)"
 )
-_MODULE_MISSING: Final = re.compile(r"No module named '([\w.]+)'")
-_PROGRAM_MISSING: Final = re.compile(r'Cannot run program "([^"]+)"')
 _PYTHON_MEMORY: Final = "spark.executor.pyspark.memory"
 _OVERHEAD: Final = "spark.executor.memoryOverhead"
-_WORKER_MIB: Final = 1536
-"""The recommended memory of a Python worker."""
 _LEAST_ADDRESS_MIB: Final = 350
 """Address space of a worker's modules, which `spark.executor.pyspark.memory` limits."""
 _LEAST_WORKER_MIB: Final = 100
 _LEAST_JVM_MIB: Final = 200
-_DEFAULT_HEAP_MIB: Final = 1024
-_DEFAULT_OVERHEAD_MIB: Final = 384
 _YARN_STEP_MIB: Final = 1024
 """YARN's default least allocation; containers are multiples of it."""
-_SIZE: Final = re.compile(r"(\d+)\s*([bkmgtp]?)b?")
 _SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _shipping: Final = Lock()
 
@@ -594,8 +553,7 @@ def require_ready(
         raise ExecutorError(problem)
     now = storage.fresh()  # one answer for the driver and the worker
     is_readable = can_read("the driver", directory=directory, file=file, storage=now)
-    options = dict(now.items)
-    table: dict[str, Any] = {"directory": directory, "file": file, "options": options}
+    table = {"directory": directory, "file": file, "options": dict(now.items)}
     least = least_versions()
     try:
         context, workers = context_of(spark), 1
@@ -642,7 +600,7 @@ def memory_problem(setting: Callable[[str], str | None]) -> str | None:
     cores = _whole(setting("spark.executor.cores"), 1)
     workers = max(1, cores // max(1, _whole(setting("spark.task.cpus"), 1)))
     advice = (
-        f"to at least {workers * _WORKER_MIB}m, 1.5 GiB for each of the {workers} tasks that an"
+        f"to at least {workers * 1536}m, 1.5 GiB for each of the {workers} tasks that an"
         f" executor runs at a time, or spark.executor.cores to less, {_SEE}"
     )
     python_mib = _mib(setting(_PYTHON_MEMORY))
@@ -666,12 +624,12 @@ def memory_problem(setting: Callable[[str], str | None]) -> str | None:
 def _executor_mib(setting: Callable[[str], str | None], master: str) -> int | None:
     if master != "yarn" and not master.startswith("k8s://"):
         return None
-    heap = _mib(setting("spark.executor.memory")) or _DEFAULT_HEAP_MIB
+    heap = _mib(setting("spark.executor.memory")) or 1024
     overhead = _mib(setting(_OVERHEAD))
     if overhead is None:
         if setting("spark.executor.memoryOverheadFactor") is not None or master != "yarn":
             return None  # on Kubernetes the factor depends on how the application was submitted
-        overhead = max(_DEFAULT_OVERHEAD_MIB, heap // 10)
+        overhead = max(384, heap // 10)
     used = (heap + overhead) if setting("spark.memory.offHeap.enabled") in {None, "false"} else None
     if used is None or master != "yarn":
         return used
@@ -684,7 +642,7 @@ def _whole(text: str | None, default: int) -> int:
 
 def _mib(text: str | None) -> int | None:
     """Return the MiB of a size as Spark writes it; without a unit, it is in MiB."""
-    found = _SIZE.fullmatch((text or "").strip().lower())
+    found = re.fullmatch(r"(\d+)\s*([bkmgtp]?)b?", (text or "").strip().lower())
     return None if found is None else (int(found[1]) << _SHIFTS[found[2] or "m"]) >> 20
 
 
@@ -698,9 +656,9 @@ def start_problem(error: BaseException) -> str:
             f"the workers run Python {found}, expected {wanted} as on the driver; let"
             f" spark.pyspark.python or PYSPARK_PYTHON name a Python {wanted} that they have, {_SEE}"
         )
-    if missing := _MODULE_MISSING.search(text):
+    if missing := re.search(r"No module named '([\w.]+)'", text):
         return f"the workers cannot import {missing[1]}; {_INSTALL}"
-    if program := _PROGRAM_MISSING.search(text):
+    if program := re.search(r'Cannot run program "([^"]+)"', text):
         return (
             f"the workers have no {program[1]}, expected a Python; let spark.pyspark.python or"
             f" PYSPARK_PYTHON name one that they have, {_SEE}"
@@ -715,8 +673,8 @@ def least_versions() -> dict[str, str]:
         versions = {_PRODUCT: metadata.version(_PRODUCT)}
     except metadata.PackageNotFoundError:
         return {}
-    found = (_REQUIREMENT.fullmatch(one) for one in required if ";" not in one)
-    return versions | {match[1]: match[2] for match in found if match}
+    matches = (re.fullmatch(r"([\w.-]+)>=([\d.]+)[^;]*", one) for one in required if ";" not in one)
+    return versions | {match[1]: match[2] for match in matches if match}
 
 
 def _probed(

@@ -7,6 +7,7 @@ TypeError, as in Delta. Source: Delta Lake, Python API, `delta.tables`.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from liquidlog import sql as ask
@@ -20,12 +21,12 @@ from liquidlog.spec.text import address, number, one, text_mapping, texts
 from liquidlog.sql import column_type, parse_statement
 from liquidlog.storage.addresses import OptionsSource, StorageOptions
 from liquidlog.table import Table
-from liquidspark.session import parsed_schema, setting_of
+from liquidspark.session import setting_of
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
     from pyspark.sql.types import StructType as SparkStruct
 
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 _FACTS: Final = "# Detailed Table Information"
 """The row of DESCRIBE EXTENDED that follows the columns; a column may be called Location."""
 _SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
-
-
-def has_table(spark: "SparkSession", parts: Sequence[str]) -> bool:
-    """Return whether the catalog has a table or view of this name."""
-    return bool(spark.catalog.tableExists(quoted(parts)))
 
 
 def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
@@ -52,12 +48,6 @@ def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
 def quoted(parts: Sequence[str]) -> str:
     """Return a name in SQL, each part in backticks."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
-
-
-def _facts(rows: "Sequence[Row]") -> dict[str, str]:
-    names = [row[0] for row in rows]
-    begin = names.index(_FACTS) + 1 if _FACTS in names else len(names)
-    return {row[0]: row[1] for row in rows[begin:] if row[0]}
 
 
 # Answers as DataFrames, with the columns of Delta Spark 4.4
@@ -111,8 +101,6 @@ HEALTH: Final = (
 )
 """Named as `liquidlog health --json` names them."""
 
-PATHS: Final = "path string"
-
 ADVICE: Final = "recommended array<string>, reason string, document string"
 """The document is that of `liquidlog advise --json`."""
 
@@ -128,13 +116,12 @@ def empty_frame(spark: "SparkSession") -> "DataFrame":
     """Return the answer of a statement that has none: no rows, no columns."""
     from pyspark.sql.types import StructType
 
-    no_rows: list[tuple[Any, ...]] = []
-    return spark.createDataFrame(no_rows, StructType([]))
+    return spark.createDataFrame([], StructType([]))
 
 
 def frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]], schema: str) -> "DataFrame":
     """Return rows as a DataFrame, without fields that the schema lacks and with null for others."""
-    wanted = parsed_schema(spark, schema)
+    wanted = spark.createDataFrame([], schema).schema
     return spark.createDataFrame([_cast(row, wanted) for row in rows], wanted)
 
 
@@ -157,7 +144,6 @@ def _time(text: str | None) -> datetime | None:
 T = TypeVar("T")
 
 _RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
-_HOUR_S: Final = 3600
 
 __all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 
@@ -166,9 +152,7 @@ class DeltaTable:
     """A Delta table and the session that rewrites it; arguments of wrong types are TypeErrors."""
 
     def __init__(self, spark: "SparkSession", table: Table, name: str | None = None) -> None:
-        self._spark = spark
-        self._table = table
-        self._name = name
+        self._spark, self._table, self._name = spark, table, name
 
     @classmethod
     def forPath(
@@ -194,15 +178,17 @@ class DeltaTable:
         spark = _session(sparkSession)
         parts = split_path(_text(tableOrViewName, argument="tableOrViewName"))
         name = quoted(parts)
-        if not has_table(spark, parts):
+        if not spark.catalog.tableExists(name):
             raise TableNotFoundError(name, "the session's catalog has no table of this name")
-        facts = _facts(spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect())
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        names = [row[0] for row in rows]
+        begin = names.index(_FACTS) + 1 if _FACTS in names else len(names)
+        facts = {row[0]: row[1] for row in rows[begin:] if row[0]}
         provider, uri = facts.get("Provider", facts.get("Type", "view")), facts.get("Location")
         if provider.lower() != "delta" or not uri:
             raise UsageError(f"{name} is no Delta table, but one of {provider.lower()}", table=name)
         whole = [facts[key] for key in ("Catalog", "Database", "Table") if facts.get(key)]
-        opened = Table.open(uri, storage_options=storage_options)
-        return cls(spark, opened, ".".join(whole) or name)
+        return cls(spark, Table.open(uri, storage_options=storage_options), ".".join(whole) or name)
 
     @classmethod
     def isDeltaTable(
@@ -267,23 +253,22 @@ class DeltaTable:
     def vacuumed(self, hours: float | None, *, dry_run: bool) -> "DataFrame":
         """Return VACUUM's answer: the table's path, or with `dry_run` those of unneeded files."""
         checked = setting_of(self._spark, _RETENTION_CHECK)
-        retain = None if hours is None else number(hours, argument="retentionHours") * _HOUR_S
+        whole = None if hours is None else number(hours, argument="retentionHours")
         done = self._table.vacuum(
-            retain=None if retain is None else f"{round(retain)}s",
+            retain=None if whole is None else f"{round(whole * 3600)}s",
             allow_short_retention=str(checked).lower() == "false",
             dry_run=dry_run,
         )
         paths = [f"{self._table.uri}/{file.path}" for file in done.files]
         found = paths if dry_run else [self._table.uri]
-        return frame(self._spark, [{"path": path} for path in found], PATHS)
+        return frame(self._spark, [{"path": path} for path in found], "path string")
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         """Give the table the features that these versions imply; versions never become lower."""
-        versions = {
-            "delta.minReaderVersion": _whole(readerVersion, argument="readerVersion"),
-            "delta.minWriterVersion": _whole(writerVersion, argument="writerVersion"),
-        }
-        self._table.set_properties({name: str(version) for name, version in versions.items()})
+        reader = _whole(readerVersion, argument="readerVersion")
+        writer = _whole(writerVersion, argument="writerVersion")
+        versions = {"delta.minReaderVersion": str(reader), "delta.minWriterVersion": str(writer)}
+        self._table.set_properties(versions)
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Give the table a feature that existing files do not need to support."""
@@ -315,8 +300,7 @@ class DeltaOptimizeBuilder:
     """An OPTIMIZE that is not run yet."""
 
     def __init__(self, spark: "SparkSession", table: Table) -> None:
-        self._spark = spark
-        self._table = table
+        self._spark, self._table = spark, table
         self._where: str | None = None
 
     def where(self, partitionFilter: str) -> Self:
@@ -343,15 +327,12 @@ class DeltaTableBuilder:
     """A new table that is not created yet; its methods change it and return it."""
 
     def __init__(self, spark: "SparkSession", *, if_not_exists: bool) -> None:
-        self._spark = spark
-        self._if_not_exists = if_not_exists
+        self._spark, self._if_not_exists = spark, if_not_exists
         self._name: tuple[str, ...] | None = None
         self._location: str | None = None
-        self._comment: str | None = None
         self._fields: list[StructField] = []
-        self._cluster_by: tuple[str, ...] = ()
-        self._partition_by: tuple[str, ...] = ()
         self._properties: dict[str, str] = {}
+        self._others: dict[str, Any] = {}
 
     def tableName(self, identifier: str) -> Self:
         """Give the table a name in the session's catalog; delta.`path` gives its place instead."""
@@ -368,7 +349,7 @@ class DeltaTableBuilder:
 
     def comment(self, comment: str) -> Self:
         """Give the table a description."""
-        self._comment = _text(comment, argument="comment")
+        self._others["description"] = _text(comment, argument="comment")
         return self
 
     def addColumn(
@@ -394,19 +375,18 @@ class DeltaTableBuilder:
         if isinstance(cols, str) or not isinstance(cols, Iterable):
             raise TypeError(f"cols must be a StructType or a list of its fields, not {cols!r}")
         for field in cols:
-            expected = "a StructField"
-            found = _typed(field, SparkField, argument="cols", expected=expected)
-            self._fields.extend(_parsed([found]).fields)
+            _typed(field, SparkField, argument="cols", expected="a StructField")
+            self._fields.extend(_parsed([field]).fields)
         return self
 
     def clusterBy(self, *clusterByCols: str | Sequence[str]) -> Self:
         """Give the table clustering columns."""
-        self._cluster_by = _names(clusterByCols, argument="clusterByCols")
+        self._others["cluster_by"] = _names(clusterByCols, argument="clusterByCols")
         return self
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> Self:
         """Give the table partition columns, which are among its columns."""
-        self._partition_by = _names(cols, argument="cols")
+        self._others["partition_by"] = _names(cols, argument="cols")
         return self
 
     def property(self, key: str, value: str) -> Self:
@@ -416,18 +396,13 @@ class DeltaTableBuilder:
 
     def execute(self) -> DeltaTable:
         """Create the table and return it."""
+        schema = StructType(tuple(self._fields))
         return create_table(
             self._spark,
             name=self._name,
             location=self._location,
             if_not_exists=self._if_not_exists,
-            definition={
-                "schema": StructType(tuple(self._fields)),
-                "cluster_by": self._cluster_by,
-                "partition_by": self._partition_by,
-                "properties": self._properties,
-                "description": self._comment,
-            },
+            definition={**self._others, "schema": schema, "properties": self._properties},
         )
 
 
@@ -443,7 +418,7 @@ def create_table(
     """Create a table at a place, by default in the directory of its name's database."""
     if name is None and location is None:
         raise UsageError("a new table needs a name or a location")
-    if name is not None and has_table(spark, name):
+    if name is not None and spark.catalog.tableExists(quoted(name)):
         if if_not_exists:
             return DeltaTable.forName(spark, quoted(name), storage_options)
         raise TableExistsError(quoted(name))
@@ -648,9 +623,10 @@ def _rewritten(spark: "SparkSession", table: Table, asked: ask.RewriteStatement)
 def _create(
     spark: "SparkSession", asked: ask.Creation, storage_options: OptionsSource | None
 ) -> None:
-    if isinstance(asked.table, ask.TableAt) and asked.location is not None:
+    at = asked.table if isinstance(asked.table, ask.TableAt) else None
+    if at is not None and asked.location is not None:
         raise UsageError(
-            f"{asked.table} says where the table is; leave LOCATION out", location=asked.location
+            f"{at} says where the table is; leave LOCATION out", location=asked.location
         )
     definition = dict(asked.definition)
     if asked.like is not None:
@@ -658,7 +634,7 @@ def _create(
     create_table(
         spark,
         name=None if isinstance(asked.table, ask.TableAt) else asked.table.parts,
-        location=asked.table.uri if isinstance(asked.table, ask.TableAt) else asked.location,
+        location=asked.location if at is None else at.uri,
         if_not_exists=asked.if_not_exists,
         definition=definition,
         storage_options=storage_options,
@@ -680,4 +656,4 @@ def _workload(
             "the table's log records no query; say where queries are recorded, as ADVISE t FROM"
             " 'queries.sql'"
         ) from error
-    return tuple(predicate for one in read for predicate in one)
+    return tuple(chain.from_iterable(read))
