@@ -41,7 +41,7 @@ from liquidlog.plan import (
 from liquidlog.storage.files import TableStore
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
-from support.logs import actions_of
+from support.logs import actions_of, write_actions
 from support.table_rows import live_rows
 
 SCHEMA = pa.schema([("a", pa.int64())])
@@ -235,6 +235,18 @@ def test_an_output_that_cannot_be_read_stops_no_other_group(grouped: Table) -> N
     assert (len(report.versions), len(report.failures)) == (1, 2)
     missing = f"output {result.groups[1].outputs[0].path} is missing"
     assert [missing in failure for failure in sorted(report.failures)] == [True, False]
+
+
+def test_an_input_that_another_writer_removes_stops_no_other_group(grouped: Table) -> None:
+    plan, result = planned(grouped)
+    removed = next(iter(plan.groups[1].inputs)).path
+    remove = {"path": removed, "deletionTimestamp": 1, "dataChange": True}
+    version = grouped.snapshot().version + 1
+    write_actions(grouped, version, {"commitInfo": {"operation": "DELETE"}}, {"remove": remove})
+    settings: dict[str, Any] = {"groups_per_commit": GROUPS, "max_reconciled_share": 0}
+    report = grouped.commit_each(plan, result.groups, **settings)
+    assert report.committed_groups == (0, 2, 3, 4)
+    assert [one.group_id for one in report.conflicts] == [1]
 
 
 # A result document is continued only if it is one; any other file stays as it was.
