@@ -516,6 +516,7 @@ def _offsets(array: pa.Array) -> pa.Int32Array:
 Lane = npt.NDArray[np.uint64]
 Lanes = tuple[Lane, Lane]
 Positions = npt.NDArray[np.int64]
+Octets = npt.NDArray[np.uint8]
 
 _WORD_BYTES: Final = 8
 _WORD_SHIFT: Final = 3
@@ -706,17 +707,28 @@ def _byte_strings(array: pa.Array) -> Lanes:
     offsets = buffer_bytes(offsets_buffer).view(np.int32)[array.offset :][: len(array) + 1]
     data = buffer_bytes(data_buffer)[offsets[0] : offsets[-1]]
     starts, lengths = (offsets[:-1] - offsets[0]).astype(np.int64), np.diff(offsets)
+    is_long = lengths > _INLINE_BYTES
+    if is_long.any():
+        return _with_long(array, is_long, _digests(data, starts[is_long], lengths[is_long]))
     # Zeros behind the bytes, so that any word can be read.
     words = np.zeros((len(data) + _INLINE_BYTES) // _WORD_BYTES + 2, np.uint64)
     words.view(np.uint8)[: len(data)] = data
-    if lengths.max() <= _INLINE_BYTES:
-        return _texts(words, starts, lengths)
-    is_long = lengths > _INLINE_BYTES
-    lanes = _texts(words, starts, np.where(is_long, 0, lengths))
-    for index in np.flatnonzero(is_long):
-        digest = hashlib.blake2b(array[index].as_buffer(), digest_size=16).digest()
-        lanes[0][index], lanes[1][index] = np.frombuffer(digest, np.uint64)
+    return _texts(words, starts, lengths)
+
+
+def _with_long(array: pa.Array, is_long: npt.NDArray[np.bool_], digests: Iterable[bytes]) -> Lanes:
+    hashes = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+    lanes = np.zeros(len(array), np.uint64), np.zeros(len(array), np.uint64)
+    short = _byte_strings(array.filter(pa.array(~is_long)))
+    for number, lane in enumerate(lanes):
+        lane[is_long], lane[~is_long] = hashes[:, number], short[number]
     return lanes
+
+
+def _digests(data: Octets, starts: Positions, lengths: Positions) -> Iterator[bytes]:
+    held = data.data
+    for start, stop in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
+        yield hashlib.blake2b(held[start:stop], digest_size=16).digest()
 
 
 def _words_from(aligned: Lane, starts: Positions) -> Iterator[Lane]:

@@ -634,8 +634,7 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
 
 def worth_dictionaries(table: pa.Table) -> Iterator[str]:
     """Yield the Parquet paths of leaves that gain by dictionaries, and of all in lists and maps."""
-    sample = _sampled(table)
-    for child, column in zip(sample.schema, sample.itercolumns(), strict=True):
+    for child, column in zip(table.schema, table.itercolumns(), strict=True):
         for path, values in _leaf_values(column, column.type, (child.name,)):
             kind = None if values is None else plain_type(values.type)
             is_narrow = kind and pa.types.is_primitive(kind) and kind.bit_width <= _NARROW_BITS
@@ -651,7 +650,7 @@ def with_light_dictionaries(table: pa.Table) -> pa.Table:
     for position, kind in enumerate(table.schema.types):
         if kind != pa.string():
             continue
-        sample = _sampled(table.select([position])).column(0)
+        sample = _sampled(table.column(position))
         if _distinct(sample) <= _LIGHT_SHARE * len(sample):
             column = table.column(position).combine_chunks().dictionary_encode()
             field = table.field(position).with_type(column.type)
@@ -659,11 +658,11 @@ def with_light_dictionaries(table: pa.Table) -> pa.Table:
     return table
 
 
-def _sampled(table: pa.Table) -> pa.Table:
-    if table.num_rows <= _SAMPLE_ROWS:
-        return table
-    rows = np.linspace(0, table.num_rows - 1, _SAMPLE_ROWS, dtype=np.int64)
-    return table.take(integer_array(rows))
+def _sampled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if len(column) <= _SAMPLE_ROWS:
+        return column
+    rows = np.linspace(0, len(column) - 1, _SAMPLE_ROWS, dtype=np.int64)
+    return column.take(integer_array(rows))
 
 
 def _leaf_values(
@@ -680,7 +679,7 @@ def _leaf_values(
     elif isinstance(kind, pa.ListType):
         yield from _leaf_values(None, kind.value_type, (*path, "list", "element"))
     else:
-        yield path, column
+        yield path, None if column is None else _sampled(column)
 
 
 def _distinct(values: pa.ChunkedArray) -> int:
