@@ -203,7 +203,8 @@ def sorted_outputs(
     proofs.read.add(table)
     layout = build_layout(work, surveys)
     files = []
-    slices = slice_rows(*keyed_rows(work, layout, table, 0))
+    keyed, places = keyed_rows(work, layout, table, 0)
+    slices = slice_rows([keyed], places)
     for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
         with OutputFile(work, number, proof=proofs.written) as output:
             for member in members:

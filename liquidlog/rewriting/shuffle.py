@@ -355,13 +355,16 @@ class MapSide:
             keyed, slices = keyed_rows(self.work, self.layout, table, first)
             if self.route.in_two_steps:
                 keyed = keyed.append_column(SLICE_COLUMN, pa.array(slices))
-            together = self.route.slices_per_task if self.route.in_two_steps else 1
-            parts = slice_rows(keyed, slices, together=together)
-            # They need not stay while rows are sent and the next ones are read.
-            del table, keyed, slices
-            for number, start, rows in parts:
-                target = self.targets[number // self.route.slices_per_task]
-                yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
+            held = [keyed]
+            # They need not stay while rows are sorted and sent, and the next ones are read.
+            del table, keyed
+            yield from self._sent(held, slices, first)
+
+    def _sent(self, held: list[pa.Table], slices: Slices, first: int) -> Iterator[Piece]:
+        together = self.route.slices_per_task if self.route.in_two_steps else 1
+        for number, start, rows in slice_rows(held, slices, together=together):
+            target = self.targets[number // self.route.slices_per_task]
+            yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,12 +414,11 @@ class RegroupTasks:
         yield from self._slices(held, first.target, ordinal)
 
     def _slices(self, held: list[pa.Table], target: int, ordinal: int) -> Iterator[Piece]:
-        together = _joined(self.work, held)
-        position = together.column_names.index(SLICE_COLUMN)
-        slices = together.column(position).to_numpy().astype(np.int64, copy=False)
-        rows = slice_rows(together.remove_column(position), slices)
-        del together
-        for number, start, part in rows:
+        held = [_joined(self.work, held)]
+        position = held[0].column_names.index(SLICE_COLUMN)
+        slices = held[0].column(position).to_numpy().astype(np.int64, copy=False)
+        held[0] = held[0].remove_column(position)
+        for number, start, part in slice_rows(held, slices):
             yield from pieces_of(part, target=target, first_slice=number, ordinal=ordinal + start)
 
 
@@ -494,16 +496,19 @@ def keyed_rows(
     return keyed, layout.cuts.parts_of(keys, ordinals)
 
 
-def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:
-    """Return rows in narrow columns, sorted by slice, `together` slices at a time."""
+def slice_rows(held: list[pa.Table], slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:
+    """Return rows in narrow columns, sorted by slice, `together` slices at a time.
+
+    `held` has one table; the list is emptied to free memory.
+    """
     # Stable sorting of 16-bit numbers is a radix sort.
     count = int(slices.max(initial=0)) + 1
     narrow = slices.astype(np.uint16) if count <= 1 << 16 else slices
     order = np.argsort(narrow, kind="stable")
     units = slices[order] // together
     starts = np.flatnonzero(np.diff(units, prepend=-1))
-    moved = _taken(map(narrowed, table.itercolumns()), table.column_names, pa.array(order))
-    del table
+    names, columns = _columns_of(held)
+    moved = _taken(map(narrowed, columns), names, pa.array(order))
     numbers, edges = (units[starts] * together).tolist(), [*starts.tolist(), len(units)]
     return (
         SliceRows(number, start, moved.slice(start, stop - start))
@@ -519,14 +524,13 @@ def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table
     kinds = arrow_schema(work.schema, physical=True)
     together = _joined(work, pieces)
     keys = together.column(KEY_COLUMN).to_numpy().astype(np.uint64, copy=False)
-    together = together.drop_columns([KEY_COLUMN])
+    pieces.append(together.drop_columns([KEY_COLUMN]))
+    del together
     order = stable_order(keys)
     if work.curve is Curve.LINEAR and len(work.columns) == 1:
-        order, _ = sort_rows([leaf_column(together, work.columns[0])], Curve.LINEAR)
-    names, columns = together.column_names, together.columns[::-1]
-    del together
-    emptied = (columns.pop() for _ in names)
-    rows = _taken(emptied, names, pa.array(order))
+        order, _ = sort_rows([leaf_column(pieces[0], work.columns[0])], Curve.LINEAR)
+    names, columns = _columns_of(pieces)
+    rows = _taken(columns, names, pa.array(order))
     step = max(1, len(rows) * _WRITTEN_BYTES // max(rows.nbytes, 1))
     for start in range(0, len(rows), step):
         yield widened(rows.slice(start, step), kinds)
@@ -537,6 +541,13 @@ def _joined(work: WritingWork, pieces: list[pa.Table]) -> pa.Table:
     together = concat(aligned(pieces, kinds))
     pieces.clear()
     return together
+
+
+def _columns_of(held: list[pa.Table]) -> tuple[list[str], Iterator[pa.ChunkedArray]]:
+    """Return the names and the columns of the table in `held`; nothing holds a column after it."""
+    table = held.pop()
+    names, columns = table.column_names, table.columns[::-1]
+    return names, (columns.pop() for _ in names)
 
 
 def _taken(columns: Iterable[pa.ChunkedArray], names: list[str], order: pa.Array) -> pa.Table:

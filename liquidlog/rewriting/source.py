@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 from uuid import uuid4  # noqa: TID251  names a probe, not a data file
 
@@ -207,6 +207,8 @@ _MEMORY_BYTES_PER_STORED: Final = 8
 """TPC-H lineitem has 4; files with more are read in smaller slices."""
 _PARTS_FROM: Final = 2
 """A row group of more slices is read in parts."""
+_PARTS_OF_A_SLICE: Final = 4
+"""Arrow keeps a part until it has read the next one."""
 _MEASURED_BYTES: Final = 1 << 30
 _MEASURED_SHARE: Final = 8
 """Row widths are measured in about 1 GiB of a group, or in an eighth of it."""
@@ -341,38 +343,41 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
 def read_splits(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int]]:
     """Yield (rows, ordinal of the first row) of consecutive splits, about a slice at a time."""
     # Rows of small files are joined: each slice costs a piece for every output.
+    splits = list(splits)
     held: list[pa.Table] = []
-    share, first = 0.0, 0
-    for rows, ordinal, max_rows in _read_apart(work, splits):
-        first = first if held else ordinal
-        held.append(rows)
-        part = len(rows) / max_rows
+    share, first = 0.0, splits[0].first_ordinal if splits else 0
+    for table, part in _read_apart(work, splits):
+        held.append(table)
+        del table  # whoever gets the rows decides how long they stay
         share += part
-        del rows  # before the next ones are read
         if share + part / 2 > 1:  # as many again would be further from a slice
-            table = concat(held)
-            held.clear()
-            yield table, first
-            del table  # before the next ones are read
-            share = 0.0
+            rows = sum(map(len, held))
+            yield _emptied(held), first
+            share, first = 0.0, first + rows
     if held:
-        yield concat(held), first
+        yield _emptied(held), first
 
 
-def _read_apart(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int, float]]:
-    """Yield (rows of one file, ordinal of the first row, rows of a slice)."""
+def _emptied(held: list[pa.Table]) -> pa.Table:
+    together = concat(held)
+    held.clear()
+    return together
+
+
+def _read_apart(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, float]]:
+    """Yield (rows of one file, the share of a slice that they are)."""
     for split in splits:
-        ordinal = split.first_ordinal
         with open_logical_file(work, split.file) as data_file:
             max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
             sizes = [data_file.row_group_rows(number) for number in split.row_groups]
-            for chunk in split_file(split.file, sizes, ordinal, max_rows=max_rows):
+            for chunk in split_file(split.file, sizes, 0, max_rows=max_rows):
                 row_groups = [split.row_groups[number] for number in chunk.row_groups]
-                for rows in read_bounded(data_file, None, row_groups, max_rows=max_rows):
-                    following = ordinal + len(rows)
-                    yield rows, ordinal, max_rows
-                    del rows  # before the next ones are read
-                    ordinal = following
+                tables = read_bounded(data_file, None, row_groups, max_rows=max_rows)
+                yield from map(_with_share, tables, repeat(max_rows))
+
+
+def _with_share(rows: pa.Table, max_rows: float) -> tuple[pa.Table, float]:
+    return rows, len(rows) / max_rows
 
 
 def read_bounded(
@@ -382,7 +387,7 @@ def read_bounded(
     rows = sum(map(file.row_group_rows, row_groups))
     if len(row_groups) == 1 and rows > _PARTS_FROM * max_rows:
         physical_rows = file.row_group_physical_rows(row_groups[0])
-        part_rows = max(1, int(max_rows * physical_rows / rows))
+        part_rows = max(1, int(max_rows * physical_rows / rows / _PARTS_OF_A_SLICE))
         yield from file.read_in_parts(columns, row_groups[0], max_rows=part_rows)
     else:
         yield file.read(columns, row_groups)

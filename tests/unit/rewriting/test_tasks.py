@@ -21,7 +21,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import rewrite_alone
-from liquidlog.rewriting.shuffle import slices_per_output
+from liquidlog.rewriting.shuffle import slice_rows, slices_per_output
 from liquidlog.rewriting.sink import OutputFile, Proof, check_rows
 from liquidlog.rewriting.source import (
     ExecutorOptions,
@@ -260,3 +260,17 @@ def test_well_compressed_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
     sizes = [part.nbytes for part, _ in read_splits(work, [Split(0, (0,), 0, rows)])]
     assert max(sizes) <= 1.1 * memory_bytes
     assert slices_per_output(work, memory_bytes=table.nbytes) >= table.nbytes / memory_bytes
+
+
+def test_rows_do_not_stay_once_they_were_sent(tmp_path: Path) -> None:
+    table = pa.table({"key": pa.array(range(200_000), pa.int64())})
+    (written,) = write_inputs(tmp_path, table, 1, row_group_rows=len(table))
+    work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes)
+    before = pa.total_allocated_bytes()
+    reading = read_splits(work, [Split(0, (0,), 0, len(table))])
+    held = [rows for rows, _ in [next(reading)]]
+    (sent,) = slice_rows(held, np.zeros(len(table), np.int64))
+    assert (held, len(sent.rows)) == ([], len(table))
+    del sent
+    assert pa.total_allocated_bytes() < before + table.nbytes
+    assert next(reading, None) is None
