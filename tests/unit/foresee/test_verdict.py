@@ -30,9 +30,11 @@ from liquidlog.foresee.verdict import (
     EVERYTHING,
     LOCAL_DISK,
     Bar,
+    Cost,
     Criteria,
     Option,
     Prediction,
+    StoreProfile,
     candidates,
     command,
     judged_file_sizes,
@@ -146,6 +148,17 @@ def test_groups_stand_for_all_groups() -> None:
 def recorded(days: int, weight: float) -> tuple[WeightedPredicate, ...]:
     times = Recorded(first_ms=0, last_ms=days * 86_400_000)
     return (WeightedPredicate("x = 5", weight, recorded=times),)
+
+
+def test_a_rewrite_takes_its_start_its_requests_and_its_bytes() -> None:
+    store = StoreProfile(
+        latency_seconds=0.5, bytes_per_second=1.0, requests_at_once=2.0, start_seconds=3.0
+    )
+    snapshot = wide(8, 60_000_000)
+    cost = Cost.of(plan_of(snapshot, max_file_size=GIB), store)
+    # Two requests for each of 9 files, and 480 MB that are read and written.
+    assert cost.seconds == pytest.approx(3 + 9 * 2 * 0.5 / 2 + 2 * 8)
+    assert Cost.of(plan_of(wide(0, 1)), store).seconds == 0
 
 
 def test_days_are_said_only_where_the_number_of_queries_is_known() -> None:
