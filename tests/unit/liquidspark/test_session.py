@@ -380,6 +380,12 @@ def test_there_is_a_value_for_every_partition(partitions: int) -> None:
     assert max(values) <= np.iinfo(np.int32).max
 
 
+def test_a_value_lands_where_the_hash_of_spark_sends_it() -> None:
+    # Spark 4.2: SELECT hash(0), hash(1), hash(2), hash(3)
+    hashes, values = (933211791, -559580957, 1765031574, -1823081949), partition_values(1000)
+    assert [values[one % 1000] for one in hashes] == [0, 1, 2, 3]
+
+
 # Rows that come as batches: what becomes of them, and which are sampled.
 
 
