@@ -138,6 +138,16 @@ def test_spark_submit_chooses_master_and_memory(monkeypatch: pytest.MonkeyPatch)
     assert not submitted.keys() & {"spark.master", "spark.driver.memory", "spark.driver.host"}
 
 
+def test_the_driver_has_a_quarter_of_the_memory_within_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    for machine_gib, driver in ((2, "1024m"), (16, "4096m"), (256, "8192m")):
+        sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": machine_gib << 18}
+        monkeypatch.setattr("os.sysconf", sizes.__getitem__)
+        assert _local_settings({})["spark.driver.memory"] == driver
+
+
 class Conf(dict[str, str]):
     """The settings of a session that refuses some of them, to be read and to be set."""
 
