@@ -273,6 +273,7 @@ def test_names_and_paths_are_offered() -> None:
         ("optimize t --executor ", ["auto", "local", "spark"]),
         ("tick --executor l", ["local"]),
         ("optimize t --set compr", ["compression="]),
+        ("run plan --set ", ["read_back=", "local_limit="]),
         ("workload ", ["import"]),
     ):
         assert values(*words.split(" ")) == expected
