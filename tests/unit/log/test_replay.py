@@ -25,6 +25,7 @@ from liquidlog.log.loader import (
     list_recent_log,
     load_snapshot,
     open_store,
+    parse_commit,
 )
 from liquidlog.snapshot import CheckpointFile, Snapshot, reconciled_files, replay_tail, tail_files
 from liquidlog.spec.actions import (
@@ -598,3 +599,12 @@ def test_a_commit_info_that_cannot_be_read_is_refused_with_its_line(text: str) -
     with pytest.raises(CorruptLogError) as refusal:
         read_history(MemoryStore(log={commit_name(0): b"{}\n" + line}))
     assert refusal.value.line == 2
+
+
+def test_only_a_wrong_in_commit_timestamp_is_refused_in_a_commit_info() -> None:
+    line = b'{"commitInfo":{"%s":"soon","operation":"WRITE"}}'
+    info = parse_commit(line % b"timestamp", 0).info
+    assert (info.timestamp, info.operation) == (None, "WRITE")
+    with pytest.raises(CorruptLogError) as refusal:
+        parse_commit(line % b"inCommitTimestamp", 0)
+    assert refusal.value.line == 1
