@@ -174,6 +174,7 @@ SCHEMA_of_filters = pa.schema(
             pa.struct([("code", pa.string()), ("tags", pa.list_(pa.struct([("x", pa.int8())])))]),
         ),
         ("tags", pa.map_(pa.string(), pa.int32())),
+        ("bytes", pa.binary()),
     ]
 )
 
@@ -187,9 +188,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 def test_columns_are_found_in_the_spelling_of_the_schema(table: Table) -> None:
     found = filtered_leaves(
-        table.snapshot().schema, [("name",), ("PART", "code"), ("price",), ("ID",)]
+        table.snapshot().schema, [("name",), ("PART", "code"), ("price",), ("ID",), ("bytes",)]
     )
-    assert [leaf.logical for leaf in found] == [("Name",), ("part", "code"), ("price",), ("id",)]
+    names = [("Name",), ("part", "code"), ("price",), ("id",), ("bytes",)]
+    assert [leaf.logical for leaf in found] == names
     plan = table.plan(bloom_filter=["name", "part.code"])
     assert plan.policy.bloom_filter == (("name",), ("part", "code"))
     assert plan.writer_options.bloom_filters == tuple(leaf.physical for leaf in found[:2])
