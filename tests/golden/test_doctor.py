@@ -187,6 +187,19 @@ def test_bounds_of_a_file_with_deleted_rows_are_not_said_to_be_exact(tmp_path: P
     assert fixable(table) == []
 
 
+def test_added_bounds_are_said_to_be_exact_where_vectors_may_follow(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2]})
+    for vectors, tight in (("true", True), ("false", None)):
+        path, properties = tmp_path / vectors, {"delta.enableDeletionVectors": vectors}
+        table = Table.create(path, schema=rows.schema, cluster_by="x", properties=properties)
+        table.append(rows)
+        change_actions(path, 1, lambda one: one.get("add", {}).pop("stats", None))
+        table = Table.open(path)
+        table.fix("missing-statistics")
+        (add,) = live_adds(table).values()
+        assert json.loads(add["stats"]).get("tightBounds") is tight
+
+
 def test_bounds_cut_to_one_prefix_are_made_longer(tmp_path: Path) -> None:
     start = "https://example.com/" + "long/" * 9
     schema = pa.schema([("url", pa.string()), ("n", pa.int64())])
