@@ -171,6 +171,16 @@ def test_statistics_that_are_missing_leave_nothing_out(tmp_path: Path) -> None:
     assert lists(find([replace(one, positions=None)], [bare], layout)) == [[0, 1]]
 
 
+def test_rows_of_nulls_and_nan_are_found(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2, 3], "y": [None, 5.0, _NAN]})
+    layout = layout_of(rows.schema, columns=[("x",), ("y",)])
+    one = write_input(tmp_path / "i.parquet", rows)
+    output = write_output(tmp_path / "o.parquet", rows, layout)
+    for number in range(3):
+        gone = replace(one, positions=positions([number]))
+        assert lists(find([gone], [output], layout)) == [[number]]
+
+
 def schema_of(text: str) -> Any:
     return parse_schema(f'{{"type":"struct","fields":[{text}]}}', where="test")
 
