@@ -287,6 +287,7 @@ CASES: list[tuple[pa.DataType, st.SearchStrategy[Value], Callable[[Value], Value
     (pa.float64(), st.floats(), number_order),
     (pa.decimal128(9, 2), st.decimals(-99999, 99999, places=2), number_order),
     (pa.decimal128(38, 0), st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal), number_order),
+    (pa.decimal128(38, 0), st.integers(2**63 - 2, 2**63 + 1).map(Decimal), number_order),
     (pa.date32(), st.dates(), number_order),
     (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC)), number_order),
     (pa.timestamp("us"), st.datetimes(), number_order),
