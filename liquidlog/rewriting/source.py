@@ -591,8 +591,6 @@ def split_by_partition(
     table: pa.Table, fields: Sequence[StructField]
 ) -> Iterator[tuple[PartitionTexts, pa.Table]]:
     """Yield the rows of each partition, without the partition columns, in their order."""
-    if not len(table):
-        return
     number = np.zeros(len(table), np.int64)
     columns = [_texts(table[field.physical_name].combine_chunks(), field) for field in fields]
     for codes, texts in columns:
