@@ -11,7 +11,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.boxes import CurveRows, fit_curve
 from liquidlog.curve.curves import (
     Curve,
     CurveSample,
@@ -24,6 +23,7 @@ from liquidlog.curve.curves import (
     sort_rows,
     stable_order,
 )
+from liquidlog.curve.layouts import CurveRows, fit_curve
 
 SEED = 20261121
 REPEATS = 3

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench_layout import SAMPLE_ROWS, group_work, plain
 
-from liquidlog.curve.boxes import Layout
 from liquidlog.curve.curves import Curve
+from liquidlog.curve.layouts import Layout
 from liquidlog.plan import FittedWorkload, parsed_as
-from liquidlog.predicates.reduction import fitted_workload
+from liquidlog.predicates.matching import fitted_workload
 from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.rewriting.inputs import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.rewriting.shuffle import build_layout
-from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.spec.arrow import delta_schema
 
 SEED = 20261122

@@ -40,7 +40,7 @@ from liquidlog.commit import Clock, system_clock
 from liquidlog.fleet.policy import Decision, UpkeepPolicy
 from liquidlog.fleet.upkeep import tick
 from liquidlog.foresee.verdict import OBJECT_STORE
-from liquidlog.operations import planned
+from liquidlog.operations import planning
 from liquidlog.operations.executors import ExecutorOf, executors_when_needed, open_executor
 from liquidlog.operations.optimize import rewritten
 from liquidlog.predicates.workload import WeightedPredicate
@@ -83,7 +83,7 @@ def our_executor() -> Iterator[ExecutorOf]:
 def with_tick() -> Iterator[Upkeep]:
     def keep(table: Path, now_ms: int) -> None:
         clock = Clock(now_ms=lambda: now_ms, new_id=system_clock().new_id)
-        with patch.object(planned, "profile_of", lambda _: OBJECT_STORE):
+        with patch.object(planning, "profile_of", lambda _: OBJECT_STORE):
             (done,) = tick(UpkeepPolicy(), [str(table)], executor, clock=clock).tables
         if done.decision is Decision.FAIL:
             sys.exit(f"{table}: {done.reason}")

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.curve.boxes import CurveGrid, Layout
 from liquidlog.curve.curves import (
     Curve,
     CurveSample,
@@ -26,10 +25,11 @@ from liquidlog.curve.curves import (
     range_boundaries,
     range_ids,
 )
+from liquidlog.curve.layouts import CurveGrid, Layout
 from liquidlog.data.reader import Located
 from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.rewriting.inputs import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.rewriting.shuffle import build_layout, first_ordinals
-from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from bench_layout import SAMPLE_ROWS, group_work
 
 from liquidlog.curve.curves import Curve
+from liquidlog.rewriting.inputs import survey_file
 from liquidlog.rewriting.shuffle import build_layout
-from liquidlog.rewriting.source import survey_file
 
 CURVES = (Curve.HILBERT, Curve.KD)
 

@@ -39,14 +39,14 @@ from rounds import (
     with_files,
 )
 
-from liquidlog.clustering.choice import NewId
+from liquidlog.clustering.building import NewId
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit import Clock, OpenedTable
 from liquidlog.fleet.policy import PastWork, UpkeepPolicy, answer, seen_of
 from liquidlog.foresee.rows import FROM_ROWS
 from liquidlog.foresee.sample import KeptRows, Rows, sampled
 from liquidlog.foresee.verdict import OBJECT_STORE, Bar, Criteria, Verdict
-from liquidlog.operations.planned import judge, planned
+from liquidlog.operations.planning import judge, planned
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds

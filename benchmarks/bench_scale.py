@@ -32,7 +32,7 @@ from msgspec import structs
 
 from liquidlog.plan import GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.groups import GroupRun, compact_share, shares
-from liquidlog.rewriting.source import survey_file
+from liquidlog.rewriting.inputs import survey_file
 from liquidlog.table import Table
 from liquidspark.executor import execute_groups, prepare_worker
 from liquidspark.session import open_session

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from liquidlog.data.reader import Located
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.groups import Share, shares
-from liquidlog.rewriting.source import Assignment, GroupWork, Survey
+from liquidlog.rewriting.inputs import Assignment, GroupWork, Survey
 from liquidspark.executor import assigned
 from liquidspark.session import open_session
 

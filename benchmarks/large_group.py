@@ -26,6 +26,15 @@ from bench_memory import high_water_bytes
 from liquidlog.data.values import decode_table
 from liquidlog.plan import ClusteringPlan
 from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.inputs import (
+    Assignment,
+    ExecutorOptions,
+    GroupWork,
+    Survey,
+    split_file,
+    survey_file,
+)
+from liquidlog.rewriting.outputs import decode_facts, merge_facts
 from liquidlog.rewriting.shuffle import (
     NOTES,
     SLICE_COLUMN,
@@ -41,15 +50,6 @@ from liquidlog.rewriting.shuffle import (
     in_batches,
     pieces_of,
     received,
-)
-from liquidlog.rewriting.sink import decode_facts, merge_facts
-from liquidlog.rewriting.source import (
-    Assignment,
-    ExecutorOptions,
-    GroupWork,
-    Survey,
-    split_file,
-    survey_file,
 )
 from liquidspark.executor import partition_values, prepare_worker
 

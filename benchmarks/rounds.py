@@ -20,7 +20,7 @@ import pyarrow as pa
 from imagined import ImaginedFiles, Points, Rows, imagined_table
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, placed
+from liquidlog.clustering.health import column_ranges, depths, key_ranges, placed
 from liquidlog.clustering.planner import plan
 from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.choice import deleted_shares
+from liquidlog.clustering.building import deleted_shares
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     OTHER_COLUMNS,

@@ -32,13 +32,11 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.boxes import Layout
+from liquidlog.curve.layouts import Layout
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.groups import Engine, Flight, GroupsInFlight, Slots, runs_of
-from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, Route, SplitTasks
-from liquidlog.rewriting.sink import TaskFacts, begin_attempt
-from liquidlog.rewriting.source import (
+from liquidlog.rewriting.inputs import (
     Assignment,
     ExecutorOptions,
     GroupWork,
@@ -47,6 +45,8 @@ from liquidlog.rewriting.source import (
     on_one_line,
     prepare_process,
 )
+from liquidlog.rewriting.outputs import TaskFacts, begin_attempt
+from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, Route, SplitTasks
 from liquidlog.spec.text import render_size
 from liquidlog.storage.addresses import OptionsSource
 from liquidlog.storage.objects import may_pass

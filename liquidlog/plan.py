@@ -719,7 +719,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     def kd_would_be_narrower(self) -> bool:
         """Whether kd would write narrower files than the plan's Hilbert curve (docs/curves.md)."""
         # Documents are read without the kernels of curves.
-        from liquidlog.curve.boxes import MAX_FITTED_DIMENSIONS
+        from liquidlog.curve.layouts import MAX_FITTED_DIMENSIONS
 
         outputs = sum(group.expected_outputs for group in self.groups)
         is_fitted = len(self.columns) <= MAX_FITTED_DIMENSIONS

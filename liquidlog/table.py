@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from liquidlog.operations.doctor import Mended, Overview
     from liquidlog.operations.inspect import Scan
     from liquidlog.operations.optimize import CommitReport, GroupWatch, Optimized
-    from liquidlog.operations.outputs import Vacuumed
+    from liquidlog.operations.vacuum import Vacuumed
     from liquidlog.operations.writes import Appended, DroppedFeature, Source
 
 __all__ = ["Size", "Table", "system_clock"]
@@ -224,7 +224,7 @@ class Table(Summary):
         payback_days: float | None,
         queries_per_day: float | None,
     ) -> "Criteria":
-        from liquidlog.operations.planned import criteria_of
+        from liquidlog.operations.planning import criteria_of
 
         if source is None and isinstance(workload, str | PathLike):
             source = str(workload)
@@ -396,7 +396,7 @@ class Table(Summary):
         Raises:
             UsageError: If no predicate is a condition on the table, or a number is not above 0.
         """
-        from liquidlog.operations.planned import judge
+        from liquidlog.operations.planning import judge
 
         criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
         return judge(self.opened, self.snapshot(), criteria).verdict
@@ -500,7 +500,7 @@ class Table(Summary):
         from liquidlog.advice import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
-        from liquidlog.operations.planned import judge
+        from liquidlog.operations.planning import judge
 
         queries = self._queries(workload)
         if not queries:
@@ -546,7 +546,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        from liquidlog.operations.planned import at_time, noted, planned
+        from liquidlog.operations.planning import at_time, noted, planned
 
         if advice is not None:
             return self._advised(advice, workload, settings)
@@ -599,7 +599,7 @@ class Table(Summary):
             UnsupportedFeatureError: If it cannot be migrated; has every reason.
             CommitConflictError: If the plan to add to can no longer be committed.
         """
-        from liquidlog.operations.planned import extended_migration, planned_migration
+        from liquidlog.operations.planning import extended_migration, planned_migration
 
         new_id = self.opened.clock.new_id
         if add_to is not None:
@@ -624,7 +624,7 @@ class Table(Summary):
             UsageError: If no predicate is a condition on the table.
         """
         from liquidlog.foresee.verdict import Criteria
-        from liquidlog.operations.planned import predicted
+        from liquidlog.operations.planning import predicted
 
         now_ms = self.opened.clock.now_ms()
         criteria = Criteria(workload=self._queries(workload), now_ms=now_ms, reads_rows=sample)
@@ -638,7 +638,7 @@ class Table(Summary):
         Raises:
             UsageError: If the path is not that of a live file.
         """
-        from liquidlog.operations.planned import explain, snapshot_of_plan
+        from liquidlog.operations.planning import explain, snapshot_of_plan
 
         file = None if path is None else address(path, argument="path")
         made = self.plan() if plan is None else _plan(plan)
@@ -1125,7 +1125,7 @@ class Table(Summary):
             StorageError: If the storage does not answer; files that were not deleted stay listed.
             CorruptLogError: If a retained part of the log cannot be read.
         """
-        from liquidlog.operations.outputs import orphans
+        from liquidlog.operations.vacuum import orphans
 
         return orphans(
             self.opened,
@@ -1157,7 +1157,7 @@ class Table(Summary):
             CorruptLogError: If a retained part of the log cannot be read; nothing was deleted.
             CommitError: If a version that says what is deleted could not be put.
         """
-        from liquidlog.operations.outputs import vacuum
+        from liquidlog.operations.vacuum import vacuum
 
         return vacuum(
             self.opened,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from liquidlog.operations.executors import Executor
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
-from liquidlog.rewriting.source import ExecutorOptions
+from liquidlog.rewriting.inputs import ExecutorOptions
 from liquidlog.spec.text import refuse
 from liquidlog.storage.addresses import OptionsSource
 from liquidspark.session import open_session

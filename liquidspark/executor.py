@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import StructType as SparkStruct
 
-from liquidlog.curve.boxes import Layout
+from liquidlog.curve.layouts import Layout
 from liquidlog.data.runs import Run
 from liquidlog.data.values import concat, convert_chunks, decoded
 from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
@@ -59,19 +59,19 @@ from liquidlog.rewriting.groups import (
     runs_of,
     sorted_outputs,
 )
-from liquidlog.rewriting.shuffle import (
-    FACTS_SCHEMA,
-    SHUFFLE_SCHEMA,
-    MapSide,
-    OutputTasks,
-    Piece,
-    RegroupTasks,
-    Route,
-    SplitTasks,
-    facts_batch,
-    in_batches,
+from liquidlog.rewriting.inputs import (
+    DEFAULT_OPTIONS,
+    Assignment,
+    ExecutorOptions,
+    GroupWork,
+    Split,
+    Survey,
+    WritingWork,
+    conform,
+    prepare_process,
+    sample_positions,
 )
-from liquidlog.rewriting.sink import (
+from liquidlog.rewriting.outputs import (
     ArrivingFiles,
     Parting,
     TaskFacts,
@@ -84,17 +84,17 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     require_running,
 )
-from liquidlog.rewriting.source import (
-    DEFAULT_OPTIONS,
-    Assignment,
-    ExecutorOptions,
-    GroupWork,
-    Split,
-    Survey,
-    WritingWork,
-    conform,
-    prepare_process,
-    sample_positions,
+from liquidlog.rewriting.shuffle import (
+    FACTS_SCHEMA,
+    SHUFFLE_SCHEMA,
+    MapSide,
+    OutputTasks,
+    Piece,
+    RegroupTasks,
+    Route,
+    SplitTasks,
+    facts_batch,
+    in_batches,
 )
 from liquidlog.spec.arrow import arrow_type, leaf_column, one_array, without_void
 from liquidlog.spec.schema import StructType, leaves, schema_json

@@ -40,8 +40,8 @@ from liquidlog.errors import (
 from liquidlog.logs import Log
 from liquidlog.plan import GroupCosts, ReadPlan, WritePlan, WriteResult, Written
 from liquidlog.rewriting.groups import with_fresh_options
-from liquidlog.rewriting.shuffle import FACTS_SCHEMA, build_layout, choose_route, first_ordinals
-from liquidlog.rewriting.sink import (
+from liquidlog.rewriting.inputs import DEFAULT_OPTIONS, ExecutorOptions, Survey, WritingWork
+from liquidlog.rewriting.outputs import (
     Parting,
     TaskFacts,
     Timer,
@@ -49,7 +49,7 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     write_in_run,
 )
-from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, Survey, WritingWork
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA, build_layout, choose_route, first_ordinals
 from liquidlog.spec.actions import commit_name
 from liquidlog.spec.arrow import (
     ArrayLimits,

@@ -8,7 +8,7 @@ rewrite that applied it last; when the last rewrite ends, the session gets the e
 value that somebody else sets meanwhile stays.
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
-input (`rewriting.source`). The worker's part, `probe_task`, travels by value, as workers may lack
+input (`rewriting.inputs`). The worker's part, `probe_task`, travels by value, as workers may lack
 this package. So it and the functions that it calls use only the standard library.
 """
 
@@ -39,7 +39,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
 from liquidlog.logs import Log, ms_since
-from liquidlog.rewriting.source import can_read, new_token
+from liquidlog.rewriting.inputs import can_read, new_token
 from liquidlog.spec.text import refuse
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import are_apart
@@ -721,7 +721,7 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
     }
     try:
         import_module("liquidspark.executor").prepare_worker()
-        problem_of = import_module("liquidlog.rewriting.source").storage_problem
+        problem_of = import_module("liquidlog.rewriting.inputs").storage_problem
     except ImportError as error:
         answer["missing"] = str(error)
     else:

@@ -54,7 +54,7 @@ from liquidlog.operations.inspect import written_bytes
 from liquidlog.operations.optimize import read_file
 from liquidlog.report import console
 from liquidlog.report.printing import Line, pairs, render_line, say
-from liquidlog.rewriting.source import read_schema
+from liquidlog.rewriting.inputs import read_schema
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import MODE, StructType, parse_schema
 from liquidlog.storage.addresses import StorageOptions, is_local

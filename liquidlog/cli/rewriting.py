@@ -86,8 +86,7 @@ from liquidlog.operations.optimize import (
     rewrite_and_commit,
     watch_of,
 )
-from liquidlog.operations.outputs import at_work
-from liquidlog.operations.planned import (
+from liquidlog.operations.planning import (
     MigrationNotice,
     criteria_of,
     explain_together,
@@ -97,6 +96,7 @@ from liquidlog.operations.planned import (
     predicted,
     snapshot_of_plan,
 )
+from liquidlog.operations.vacuum import at_work
 from liquidlog.plan import ClusteringPlan, Outcome, plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.report import console
@@ -255,7 +255,7 @@ def workload(
     JSON or Parquet, imported workloads, Delta tables, and directories of these.
     """
     from liquidlog.operations.advise import import_workload
-    from liquidlog.workload.form import encode_queries
+    from liquidlog.workload.queries import encode_queries
 
     del action
     found = import_workload(

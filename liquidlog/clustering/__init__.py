@@ -2,10 +2,10 @@
 
 - `planner` the strategies `cube` and `overlap`, ZORDER BY and compaction: begin here to add one;
   checks of a planned group against the table as it is now
-- `choice` files chosen by a planner become a plan; files that keep their bytes; the read model
+- `building` files chosen by a planner become a plan; files that keep their bytes; the read model
 - `columns` clustering columns, columns with Bloom filters, migration, row ids, cubes
 - `settings` of a rewrite: their names and values, the table's properties, who decides
-- `keyspace` ranges of files, their overlaps, the queries that read them, maps for reports
 - `change` plan and result become the actions and metrics of a commit
-- `health` measures of a clustering, notes on them, and bars
+- `health` ranges of files, their overlaps, the queries that read them, and measures of a clustering
+- `maps` of files, for reports
 """

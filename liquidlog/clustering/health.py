@@ -1,4 +1,10 @@
-"""Clustering health: measures of how much the files' ranges of the clustering columns overlap.
+"""The ranges of files in the space of clustering keys, and measures of a clustering.
+
+A file's *range* is a pair of ranks, lo <= hi, both inclusive. Ranks are small integers, so that
+files can be counted instead of sorted. The *depth* of a file is the largest number of files, itself
+included, that share one point of its range. Its *overlaps* are the other files whose ranges meet
+its own. A file's *box* is the product of its ranges in all columns. Overlaps of keys say little
+about the columns after the first; overlaps of boxes weigh all columns alike.
 
 Names follow Snowflake's SYSTEM$CLUSTERING_INFORMATION where it has one.
 """
@@ -7,7 +13,8 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -27,21 +34,479 @@ from liquidlog.clustering.columns import (
     membership,
     unresolved_problem,
 )
-from liquidlog.clustering.keyspace import (
-    KeyRanges,
-    box_overlaps,
-    column_ranges,
-    depth_profile,
-    depths,
-    key_ranges,
-    overlaps,
+from liquidlog.curve.curves import (
+    Curve,
+    GridPredicates,
+    IntervalEnds,
+    ValuePredicates,
+    places_among,
+    sorted_values,
 )
+from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
 from liquidlog.errors import UsageError
+from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds, Mask
 from liquidlog.spec.schema import PrimitiveType, quote_path, split_path
 from liquidlog.spec.text import Summary, iso_time, suggestion
+
+Ranks = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+EXACT_FILES: Final = 16_384
+"""Up to this many files, every box is compared with every other."""
+SAMPLED_FILES: Final = 2_000
+"""The size of the sample of boxes among more files; each is compared with every other box."""
+_SEED: Final = 20_240_101
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyRanges:
+    """The range of keys per file: `lo` and `hi` are ranks (int64, from 0), one per file."""
+
+    lo: Ranks
+    hi: Ranks
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def selected(self, mask: NDArray[np.bool_]) -> "KeyRanges":
+        return KeyRanges(lo=self.lo[mask], hi=self.hi[mask])
+
+
+def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
+    """Return the ranges of one column; nulls and NaN rank above every number."""
+    return _ranked(pa.concat_arrays([low, high]))
+
+
+def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
+    """Return each file's range of keys (lo <= hi) of several columns, outermost first."""
+    lo, hi = columns[0].lo, columns[0].hi
+    for column in columns[1:]:
+        # Ranks are at most 2n, so the product stays below 2**63 up to 10**9 files.
+        width = int(max(column.lo.max(initial=0), column.hi.max(initial=0))) + 1
+        ranked = _ranked(pa.array(np.concatenate([lo * width + column.lo, hi * width + column.hi])))
+        lo, hi = ranked.lo, ranked.hi
+    return KeyRanges(lo=lo, hi=np.maximum(lo, hi))
+
+
+def overlaps(ranges: KeyRanges) -> Ranks:
+    """Return how many other files' ranges meet each file's range (int64, one per file)."""
+    begun, ended = _counts(ranges)
+    return np.asarray(begun[ranges.hi] - ended[ranges.lo] - 1, np.int64)
+
+
+def depths(ranges: KeyRanges, weights: Floats | None = None) -> NDArray[Any]:
+    """Return the depth of each file (int64, at least 1); with weights (float64), files count so."""
+    begun, ended = _counts(ranges, weights)
+    cover = begun - ended[:-1]
+    deepest = np.zeros(len(ranges), cover.dtype)
+    # The maximum of a range is that of two windows of a power of two; frexp is exact, unlike log2.
+    level_of = np.frexp((ranges.hi - ranges.lo + 1).astype(np.float64))[1] - 1
+    for level in range(int(level_of.max(initial=-1)) + 1):
+        here = np.flatnonzero(level_of == level)
+        width = 1 << level
+        last = ranges.hi[here] - width + 1
+        deepest[here] = np.maximum(cover[ranges.lo[here]], cover[last])
+        cover = np.maximum(cover[:-width], cover[width:])
+    return deepest
+
+
+def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
+    """Return the largest depth per stretch of the key range, in key order (int64)."""
+    begun, ended = _counts(ranges)
+    cover = begun - ended[:-1]
+    edges = np.unique(np.arange(bins) * len(cover) // bins)
+    return np.maximum.reduceat(cover, edges) if len(cover) else cover
+
+
+def _ranked(both: pa.Array) -> KeyRanges:
+    rank = np.asarray(pc.rank(both, tiebreaker="dense"), np.int64) - 1
+    lo, hi = np.split(rank, 2)
+    return KeyRanges(lo=lo, hi=hi)
+
+
+def _counts(ranges: KeyRanges, weights: Floats | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return per rank r how many ranges begin at or before r, and how many end before r."""
+    points = int(ranges.hi.max(initial=-1)) + 1
+    begun, ended = (
+        np.cumsum(np.bincount(side, weights, points)) for side in (ranges.lo, ranges.hi)
+    )
+    return begun, np.concatenate([[0], ended])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxOverlaps:
+    """The mean number of other files that meet a file in every column, and its 95 % error."""
+
+    average: float
+    error: float
+    files_measured: int
+
+
+def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
+    """Return how many boxes meet a box; of more than EXACT_FILES, some are compared."""
+    count = len(columns[0]) if columns else 0
+    if not count:
+        return BoxOverlaps(average=0.0, error=0.0, files_measured=0)
+    is_line = len(columns) == 1
+    if is_line or count <= EXACT_FILES:
+        meeting = overlaps(key_ranges(columns)) if is_line else _meeting(columns, np.arange(count))
+        return BoxOverlaps(average=float(meeting.mean()), error=0.0, files_measured=count)
+    chosen = np.random.default_rng(_SEED).choice(count, SAMPLED_FILES, replace=False)
+    meeting = _meeting(columns, chosen)
+    # The error of the mean of a sample drawn without replacement.
+    unseen = (count - len(meeting)) / (count - 1)
+    error = 1.96 * float(meeting.std(ddof=1)) * math.sqrt(unseen / len(meeting))
+    return BoxOverlaps(average=float(meeting.mean()), error=error, files_measured=len(chosen))
+
+
+def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    # The column that separates files best leaves the fewest boxes to compare in the others.
+    sound = [replace(column, hi=np.maximum(column.lo, column.hi)) for column in columns]
+    ordered = sorted(sound, key=lambda column: int(overlaps(column).sum()))
+    order = np.argsort(ordered[0].lo, kind="stable")
+    place = np.argsort(order)
+    sides = [(c.lo[order].astype(np.int32), c.hi[order].astype(np.int32)) for c in ordered]
+    low, high = sides[0]
+    # Boxes before `first` end before this one begins; boxes from `last` on begin after it ends.
+    first = np.searchsorted(np.maximum.accumulate(high), low[place[chosen]], side="left")
+    last = np.searchsorted(low, high[place[chosen]], side="right")
+    meeting = np.empty(len(chosen), np.int64)
+    boxes = zip(place[chosen].tolist(), first.tolist(), last.tolist(), strict=True)
+    for number, (mine, start, stop) in enumerate(boxes):
+        meets = high[start:stop] >= low[mine]
+        for lo, hi in sides[1:]:
+            meets &= lo[start:stop] <= hi[mine]
+            meets &= hi[start:stop] >= lo[mine]
+        meeting[number] = np.count_nonzero(meets) - 1
+    return meeting
+
+
+# Widths: the share of each clustering column that a file's range spans
+#
+# A column is laid out from 0 to 1: the position of a value is the share of the table's bytes
+# before it, if each file's bytes are spread evenly over its range (numbers and times by value,
+# strings by rank among all ends). Whatever the column's type, the length of a stretch is the share
+# of rows in it, and a file's width is the probability that a query for one value reads the file.
+
+_END_WEIGHT: Final = 0.05
+"""The weight of an end's own value, relative to the mean distance between two ends."""
+_FEWEST_ENDS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnSpans:
+    """The span of each file in one clustering column; all arrays have one entry per file.
+
+    `low` and `high` (float64, 0 to 1) are the ends of its range: the whole column without bounds,
+    an empty range for nulls. `mean_depth` is the mean number of files that share a point of it.
+    `order` (int64) numbers the files by their low ends.
+    """
+
+    low: Floats
+    high: Floats
+    mean_depth: Floats
+    order: NDArray[np.int64]
+
+    @property
+    def width(self) -> Floats:
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeySpace:
+    """The spans of all files in every clustering column; `size_bytes` is float64, one per file."""
+
+    size_bytes: Floats
+    columns: tuple[ColumnSpans, ...]
+
+    @property
+    def widths(self) -> Floats:
+        """Each file's width, from 0 to 1: the mean over the columns (float64)."""
+        return np.asarray(np.mean([spans.width for spans in self.columns], axis=0), np.float64)
+
+    @property
+    def mean_depths(self) -> Floats:
+        """Each file's mean depth in its deepest column (float64, at least 1)."""
+        return np.asarray(np.max([spans.mean_depth for spans in self.columns], axis=0), np.float64)
+
+    def part(self, files: Mask | NDArray[np.int64]) -> "KeySpace":
+        """Return the spans of some files, a mask or their numbers, in the same space."""
+        columns = tuple(
+            ColumnSpans(
+                low=spans.low[files],
+                high=spans.high[files],
+                mean_depth=spans.mean_depth[files],
+                order=np.argsort(spans.low[files], kind="stable"),
+            )
+            for spans in self.columns
+        )
+        return KeySpace(size_bytes=self.size_bytes[files], columns=columns)
+
+    def ends(self) -> tuple[Floats, Floats]:
+        """The low and the high ends of all files, in files by columns."""
+        lows, highs = zip(*((spans.low, spans.high) for spans in self.columns), strict=True)
+        return np.stack(lows, axis=1), np.stack(highs, axis=1)
+
+    def extent(self, files: Mask) -> float:
+        """Return the share of a column that these files span together, averaged over columns."""
+        lengths = []
+        for spans in self.columns:
+            rows = spans.order[files[spans.order]]
+            low, high = spans.low[rows], np.maximum.accumulate(spans.high[rows])
+            before = np.concatenate([[0.0], high[:-1]])
+            lengths.append(np.maximum(high - np.maximum(low, before), 0.0).sum())
+        return float(np.mean(lengths))
+
+
+def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
+    """Return the spans of all files in the columns of `bounds`; `size_bytes` is one per file."""
+    sizes = size_bytes.astype(np.float64)
+    with ThreadPoolExecutor(2) as pool:
+        columns = pool.map(lambda number: _spans(bounds, number, sizes), range(len(bounds.columns)))
+        return KeySpace(size_bytes=sizes, columns=tuple(columns))
+
+
+def _laid_out(bounds: Bounds, number: int, size_bytes: Floats) -> tuple[Ranks, Ranks, Floats]:
+    """Return the first and the last slot of each file with bounds, and where slots begin."""
+    # Slots alternate: the value of an end, the gap between it and the next, the next end's value.
+    low, high = known_ends(bounds, number)
+    ranges = column_ranges(low, high)
+    first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
+    known_bytes = size_bytes[bounds.known(number)]
+    slots = _slots(ranges, finite_numbers(pa.concat_arrays([low, high])))
+    begins = np.concatenate([[0.0], np.cumsum(slots)])
+    dense = known_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
+    begun = np.bincount(first, dense, len(begins)) - np.bincount(last + 1, dense, len(begins))
+    # Rounding may leave a sum slightly below zero where no bytes are.
+    edges = np.concatenate([[0.0], np.cumsum(np.maximum(np.cumsum(begun)[:-1], 0.0) * slots)])
+    return first, last, edges / edges[-1] if edges[-1] > 0 else np.linspace(0.0, 1.0, len(edges))
+
+
+def known_ends(bounds: Bounds, number: int) -> list[pa.Array]:
+    known = pa.array(bounds.known(number))
+    return [ends.filter(known) for ends in (bounds.low(number), bounds.high(number))]
+
+
+def _slots(ranges: KeyRanges, values: Floats | None) -> Floats:
+    """Return the weight of each slot (float64); gaps between numbers weigh by their width."""
+    points = int(max(ranges.lo.max(initial=-1), ranges.hi.max(initial=-1))) + 1
+    weights = np.ones(max(0, 2 * points - 1))
+    if values is None or points < _FEWEST_ENDS:
+        return weights
+    ends = np.zeros(points)
+    ends[np.concatenate([ranges.lo, ranges.hi])] = values
+    gaps = np.diff(ends)
+    weights[::2] = _END_WEIGHT
+    weights[1::2] = gaps * (points / max(float(gaps.sum()), np.finfo(np.float64).tiny))
+    return weights + np.finfo(np.float64).eps
+
+
+def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
+    known, unknown = bounds.known(number), bounds.unknown(number)
+    first, last, edges = _laid_out(bounds, number, size_bytes)
+    left, right = np.zeros(len(known)), np.where(unknown, 1.0, 0.0)
+    left[known], right[known] = edges[first], edges[last + 1]
+    mean_depth = np.ones(len(known))
+    mean_depth[known] = _mean_depths(first, last, edges)
+    return ColumnSpans(
+        low=left,
+        high=right,
+        mean_depth=mean_depth + unknown.sum(),
+        order=np.argsort(left, kind="stable"),
+    )
+
+
+def finite_numbers(values: pa.Array) -> Floats | None:
+    """Return values as finite numbers, None for types that are not numbers or times."""
+    found = plain_numbers(values)
+    if found is None:
+        return None
+    # Keeps differences finite, with NaN as the largest number.
+    most = np.finfo(np.float64).max / 4
+    return np.asarray(np.clip(np.nan_to_num(found, nan=most), -most, most), np.float64)
+
+
+def plain_numbers(values: pa.Array) -> Floats | None:
+    """Return values as numbers, times in days or microseconds; None for other types (float64)."""
+    kind = values.type
+    if pa.types.is_date32(kind):
+        values = pc.cast(values, pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = pc.cast(values, pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return None
+    return np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
+
+
+def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
+    points = len(edges) - 1
+    begun = np.bincount(first, minlength=points + 1) - np.bincount(last + 1, minlength=points + 1)
+    depth = np.cumsum(begun)[:points]
+    total = np.concatenate([[0.0], np.cumsum(depth * np.diff(edges))])
+    width = edges[last + 1] - edges[first]
+    summed = total[last + 1] - total[first]
+    shared = np.divide(summed, width, out=depth[first].astype(np.float64), where=width > 0)
+    return np.asarray(shared, np.float64)
+
+
+# The share of queries that read a file, now or after a rewrite
+#
+# Files that a rewrite would write are predicted as cells: rows are made up, spread evenly over
+# the box of each input by its bytes, and placed in files by the executor's own kernels.
+
+_ROWS_IN_A_CELL: Final = 24
+_MOST_ROWS: Final = 100_000
+_ROWS_IN_A_CELL_OF_READERS: Final = 160
+"""For a workload more rows are needed, since its predicates are narrower than most values."""
+_MOST_ROWS_OF_READERS: Final = 40_000
+"""For a workload fewer rows are possible: fitting a layout to so many takes up to a second."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpaceReaders:
+    """The queries of a workload; their weights add up to 1.
+
+    A share `predicate_share` of them has the `predicates` over positions; the others read single
+    values of the columns, with `column_weights` (d,). `conditions` has them all, to fit layouts.
+    """
+
+    predicates: GridPredicates | None
+    predicate_share: float
+    column_weights: Floats
+    conditions: ValuePredicates
+
+    def opened(self, space: KeySpace) -> Floats:
+        """Return the share of the queries that read each file of a key space (float64, 0 to 1)."""
+        return self.opened_boxes(*space.ends())
+
+    def opened_boxes(self, lows: Floats, highs: Floats) -> Floats:
+        """Return the share of the queries that read each box (float64), from (m, d) ends."""
+        single = np.asarray((highs - lows) @ self.column_weights, np.float64)
+        if self.predicates is None:
+            return single
+        return single + self.predicate_share * self.predicates.opened(lows, highs)
+
+
+def space_readers(
+    bounds: Bounds, size_bytes: NDArray[np.int64] | Floats, fitted: FittedWorkload
+) -> SpaceReaders:
+    """Return the queries of a workload in the key space of these files."""
+    sizes = size_bytes.astype(np.float64)
+    over_values = fitted.conditions([column.low.type for column in bounds.columns])
+    lows, ends = np.zeros(len(over_values.axes)), np.ones(len(over_values.axes))
+    sides: list[tuple[IntervalEnds, IntervalEnds]] = []
+    for number, (low, high) in enumerate(zip(over_values.lows, over_values.highs, strict=True)):
+        _, _, edges = _laid_out(bounds, number, sizes)
+        known = pc.unique(sorted_values(pa.concat_arrays(known_ends(bounds, number))))
+        own = over_values.axes == number
+        lows[own] = np.nan_to_num(_places(known, edges, low, up=False), nan=0.0)
+        ends[own] = np.nan_to_num(_places(known, edges, high, up=True), nan=1.0)
+        sides.append((_placed(low, lows[own]), _placed(high, ends[own])))
+    low_sides, high_sides = zip(*sides, strict=True)
+    weight = over_values.weights.sum()
+    total = weight + over_values.column_weights.sum()
+    predicates = replace(
+        over_values.between(lows, ends),
+        weights=over_values.weights / max(weight, np.finfo(np.float64).tiny),
+    )
+    return SpaceReaders(
+        predicates=predicates if len(over_values.weights) else None,
+        predicate_share=float(weight / total),
+        column_weights=over_values.column_weights / total,
+        conditions=replace(over_values, lows=low_sides, highs=high_sides),
+    )
+
+
+def _placed(ends: IntervalEnds, places: Floats) -> IntervalEnds:
+    return replace(ends, values=pa.array(places, mask=np.asarray(ends.values.is_null())))
+
+
+def _places(values: pa.Array, edges: Floats, ends: IntervalEnds, *, up: bool) -> Floats:
+    """Return where intervals begin (or end, if `up`) among files' bounds; NaN where unbounded."""
+    found = np.full(len(ends.values), np.nan)
+    known = np.asarray(ends.values.is_valid(), np.bool_)
+    wanted = ends.values.filter(pa.array(known))
+    if not len(wanted) or not len(values):
+        return found
+    below, is_value = places_among(values, wanted)
+    last = len(values) - 1
+    before, behind = np.clip(below - 1, 0, last), np.minimum(below, last)
+    inclusive = np.asarray(ends.is_open[known] ^ up, np.bool_)
+    on_end = edges[np.minimum(2 * below + inclusive, len(edges) - 1)]
+    share = np.full(len(wanted), float(up))  # of the gap, for texts
+    numbers, points = finite_numbers(wanted), finite_numbers(values)
+    if numbers is not None and points is not None:
+        share[:] = 0.0
+        gaps = points[behind] - points[before]
+        np.divide(numbers - points[before], gaps, out=share, where=gaps > 0)
+    gap = np.clip(2 * below - 1, 0, max(len(edges) - 2, 0))
+    between = edges[gap] + np.clip(share, 0.0, 1.0) * (edges[gap + 1] - edges[gap])
+    between = np.where(below == 0, 0.0, np.where(below > last, 1.0, between))
+    found[known] = np.where(is_value, on_end, between)
+    return found
+
+
+def placed(
+    points: Floats, outputs: int, *, curve: str, conditions: ValuePredicates | None = None
+) -> NDArray[np.int64]:
+    """Return the file of each row (int64, below `outputs`), as the executor would place rows."""
+    count, columns = points.shape
+    kind = Curve(curve) if columns > 1 else Curve.LINEAR
+    ordinals = np.arange(count, dtype=np.uint64)
+    if conditions is not None:
+        values = [pa.array(column) for column in points.T]
+        layout, _ = place_columns(
+            values, ordinals, min(outputs, count), curve=kind, conditions=conditions
+        )
+        return layout.slices(values)[0]
+    bits = key_order_bits(columns, kind)
+    steps = ((np.arange(count) << bits) // max(count, 1)).astype(np.uint32)
+    coords = np.empty(points.shape, np.uint32, order="F")
+    for number, column in enumerate(points.T):
+        coords[np.argsort(column, kind="stable"), number] = steps
+    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
+    return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+
+
+def cells(
+    space: KeySpace, outputs: int, *, curve: str, readers: SpaceReaders | None = None, draw: int = 0
+) -> tuple[Floats, Floats]:
+    """Return bytes and width of each file that a rewrite of all files of `space` would write.
+
+    A width is the mean share of a column that the file spans, or the share of `readers` of it.
+    """
+    files = max(outputs, len(space.size_bytes))
+    rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)
+    if readers is not None:
+        rows = max(files, min(_MOST_ROWS_OF_READERS, _ROWS_IN_A_CELL_OF_READERS * files))
+    total = float(space.size_bytes.sum())
+    wanted = np.maximum(1, np.round(space.size_bytes * (rows / max(total, 1.0))))
+    owner = np.repeat(np.arange(len(wanted)), wanted.astype(np.int64))
+    random = np.random.default_rng((len(owner), draw) if draw else len(owner)).random(
+        (len(owner), len(space.columns))
+    )
+    low, high = (ends[owner] for ends in space.ends())
+    points = low + random * (high - low)
+    parts = placed(
+        points, outputs, curve=curve, conditions=None if readers is None else readers.conditions
+    )
+    numbers, part = np.unique(parts, return_inverse=True)
+    shape = len(numbers), points.shape[1]
+    first, last = np.full(shape, np.inf), np.zeros(shape)
+    np.minimum.at(first, part, points)
+    np.maximum.at(last, part, points)
+    count = np.bincount(part).astype(np.float64)
+    # The range of n even rows falls short of their cell by this much.
+    unseen = (count + 1) / np.maximum(count - 1, 1)
+    size = total * count / len(owner)
+    if readers is None:
+        return size, np.minimum((last - first).mean(axis=1) * unseen, 1.0)
+    more = (last - first) * (unseen[:, np.newaxis] - 1) / 2
+    return size, readers.opened_boxes(np.maximum(first - more, 0.0), np.minimum(last + more, 1.0))
+
 
 _DECIMALS: Final = 4
 _CUBES_LISTED: Final = 1_000

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.choice import (
+from liquidlog.clustering.building import (
     TAKEN,
     Choice,
     Columns,
@@ -46,7 +46,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
     sizes,
 )
-from liquidlog.clustering.keyspace import KeySpace, key_space
+from liquidlog.clustering.health import KeySpace, key_space
 from liquidlog.clustering.settings import (
     DEFAULT_STRATEGY,
     OVERLAP,
@@ -990,7 +990,7 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
 
 def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) -> FittedWorkload:
     # The SQL parser takes a third of a command's start.
-    from liquidlog.predicates.reduction import fitted_workload
+    from liquidlog.predicates.matching import fitted_workload
 
     return fitted_workload(workload, columns, schema)
 

@@ -553,7 +553,7 @@ def linear_index(coords: Coords, bits: int) -> Keys:
 
 
 class Curve(StrEnum):
-    """Orders of grid points; `kd` is Hilbert inside the boxes of `liquidlog.curve.boxes`."""
+    """Orders of grid points; `kd` is Hilbert inside the boxes of `liquidlog.curve.layouts`."""
 
     HILBERT = "hilbert"
     ZORDER = "zorder"

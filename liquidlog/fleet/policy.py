@@ -25,8 +25,8 @@ from liquidlog.foresee.verdict import Bar, Option, Verdict
 from liquidlog.log.loader import list_log, read_infos
 from liquidlog.operations.inspect import judged_health
 from liquidlog.operations.optimize import read_file
-from liquidlog.operations.outputs import ORPHANS, VACUUM_END, VACUUM_START
-from liquidlog.operations.planned import ADVISED
+from liquidlog.operations.planning import ADVISED
+from liquidlog.operations.vacuum import ORPHANS, VACUUM_END, VACUUM_START
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.text import parse_duration, parse_size, render_size, rough_duration, suggestion

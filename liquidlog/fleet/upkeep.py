@@ -49,15 +49,15 @@ from liquidlog.operations.advise import predicates_of
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.executors import ExecutorOf
 from liquidlog.operations.optimize import require_rewritable, rewritten
-from liquidlog.operations.outputs import at_work, claimed
-from liquidlog.operations.planned import judge, judge_plan
+from liquidlog.operations.planning import judge, judge_plan
+from liquidlog.operations.vacuum import at_work, claimed
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.text import render_size
 from liquidlog.storage.addresses import OptionsSource, StorageOptions
 from liquidlog.storage.files import make_directory, replace_file
 from liquidlog.table import Table
-from liquidlog.workload.form import KnownTable, Query, Tables, grouped, normal
+from liquidlog.workload.queries import KnownTable, Query, Tables, grouped, normal
 from liquidlog.workload.sources import found_in, open_table
 
 _log: Final = Log(__name__)

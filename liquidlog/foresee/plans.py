@@ -26,8 +26,15 @@ from liquidlog.clustering.columns import (
     membership,
     unpartitioned,
 )
-from liquidlog.clustering.health import DEFAULT_PREFIX_CHARS, Health, prefix_chars, truncation
-from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
+from liquidlog.clustering.health import (
+    DEFAULT_PREFIX_CHARS,
+    Health,
+    column_ranges,
+    depths,
+    key_ranges,
+    prefix_chars,
+    truncation,
+)
 from liquidlog.clustering.planner import input_rows
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.curve.curves import Curve

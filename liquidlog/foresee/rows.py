@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from liquidlog.clustering.choice import input_files, writer_options
+from liquidlog.clustering.building import input_files, writer_options
 from liquidlog.clustering.columns import planned_row_tracking
-from liquidlog.clustering.keyspace import finite_numbers
+from liquidlog.clustering.health import finite_numbers
 from liquidlog.curve.curves import sorted_values
 from liquidlog.data.reader import DataLayout, Located, LogicalFile
 from liquidlog.data.writer import FileEncoding, Trial, worth_dictionaries

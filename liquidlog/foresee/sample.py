@@ -16,14 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.boxes import (
+from liquidlog.curve.curves import Axis, Coords, Curve, Keys, places_among, range_ids, sorted_values
+from liquidlog.curve.layouts import (
     MAX_RANGES,
     MAX_RANGES_ALONE,
     key_order_bits,
     place_columns,
     place_rows,
 )
-from liquidlog.curve.curves import Axis, Coords, Curve, Keys, places_among, range_ids, sorted_values
 from liquidlog.plan import FittedWorkload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type

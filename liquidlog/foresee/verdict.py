@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.choice import pack
+from liquidlog.clustering.building import pack
 from liquidlog.clustering.settings import DEFAULT_STRATEGY, OVERLAP, TAKES, WITH_OPTION
 from liquidlog.curve.curves import places_among
 from liquidlog.errors import UsageError

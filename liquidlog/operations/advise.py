@@ -58,7 +58,7 @@ from liquidlog.advice import (
     regrets,
     searched,
 )
-from liquidlog.clustering.choice import output_count, writer_options
+from liquidlog.clustering.building import output_count, writer_options
 from liquidlog.clustering.columns import (
     DEFAULT_COLUMN_LIMIT,
     ClusteringColumn,
@@ -110,7 +110,7 @@ from liquidlog.storage.addresses import (
     table_address,
 )
 from liquidlog.storage.files import TableStore
-from liquidlog.workload.form import Imported, Query, Tables, grouped, redacted
+from liquidlog.workload.queries import Imported, Query, Tables, grouped, redacted
 from liquidlog.workload.sources import SQL, found_in, open_table, statement_asked
 
 

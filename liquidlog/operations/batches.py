@@ -76,7 +76,7 @@ from liquidlog.errors import (
 from liquidlog.log.checkpoints import original_adds
 from liquidlog.log.loader import list_log_from, read_commits
 from liquidlog.logs import Log
-from liquidlog.operations.outputs import (
+from liquidlog.operations.vacuum import (
     NewColumns,
     OutputClaim,
     VectorFile,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.advice import Advice
-from liquidlog.clustering.choice import writer_options
+from liquidlog.clustering.building import writer_options
 from liquidlog.clustering.columns import (
     HIDDEN_COLUMNS,
     ClusteringColumn,
@@ -64,7 +64,7 @@ from liquidlog.log.loader import (
     read_file_changes,
 )
 from liquidlog.operations.inspect import Scan, detail, judged_health, scan
-from liquidlog.operations.planned import judge, refused
+from liquidlog.operations.planning import judge, refused
 from liquidlog.operations.writes import Derive, commit_in_place
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths, file_keys
@@ -75,7 +75,7 @@ from liquidlog.spec.text import Summary
 from liquidlog.storage.files import Maintenance, TableStore
 
 if TYPE_CHECKING:
-    from liquidlog.clustering.keyspace import KeyMap
+    from liquidlog.clustering.maps import KeyMap
 
 FILES_IN_A_COMMIT: Final = 10_000
 """The most files whose statistics one commit repairs; if it fails, earlier commits stay."""
@@ -419,7 +419,7 @@ def _key_map(
 ) -> "KeyMap | None":
     if not columns:
         return None
-    from liquidlog.clustering.keyspace import MappedFiles, key_map
+    from liquidlog.clustering.maps import MappedFiles, key_map
 
     option = verdict.shown
     own = [column.logical for column in columns]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.choice import input_files, partitions_of
+from liquidlog.clustering.building import input_files, partitions_of
 from liquidlog.clustering.columns import (
     DEFAULT_COLUMN_LIMIT,
     HIDDEN_COLUMNS,

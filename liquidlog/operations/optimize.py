@@ -80,7 +80,7 @@ from liquidlog.operations.executors import (
     rewrite_groups,
 )
 from liquidlog.operations.inspect import health
-from liquidlog.operations.planned import foresight_of, snapshot_of_plan
+from liquidlog.operations.planning import foresight_of, snapshot_of_plan
 from liquidlog.operations.writes import changed
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 from msgspec import structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.change import column_names, removes_of
-from liquidlog.clustering.choice import (
+from liquidlog.clustering.building import (
     check_table,
     compat_problems,
     input_files,
     partitions_of,
     planned_writer_options,
 )
+from liquidlog.clustering.change import column_names, removes_of
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     PROVIDER,
@@ -87,7 +87,7 @@ from liquidlog.errors import (
 from liquidlog.log.checkpoints import load_bounds, original_adds
 from liquidlog.log.loader import load_snapshot
 from liquidlog.logs import Log, ms_since
-from liquidlog.operations.outputs import (
+from liquidlog.operations.vacuum import (
     OutputClaim,
     clear_runs,
     require_committable,
@@ -106,7 +106,9 @@ from liquidlog.plan import (
     files_digest,
     prefix_numbers,
 )
-from liquidlog.rewriting.sink import (
+from liquidlog.rewriting.inputs import Source as OpenSource
+from liquidlog.rewriting.inputs import open_source
+from liquidlog.rewriting.outputs import (
     ArrivingFiles,
     OutputFile,
     Parting,
@@ -114,8 +116,6 @@ from liquidlog.rewriting.sink import (
     arriving_work,
     write_in_run,
 )
-from liquidlog.rewriting.source import Source as OpenSource
-from liquidlog.rewriting.source import open_source
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     ZCUBE_ID,

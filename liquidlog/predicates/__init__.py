@@ -3,7 +3,7 @@
 - `conditions` trees of SQL conditions and their columns: begin here; verdicts from bounds of files
 - `literals` constants, compared as Spark compares them, and constants that Spark refuses
 - `folding` constant expressions and durations; years, months and days of a column as ranges of it
-- `matching` the files that may match a workload, and the partitions that a condition selects
+- `matching` the files that may match a workload, the partitions that a condition selects, and
+  predicates as boxes, to fit layouts to them
 - `workload` predicates with weights, and sessions
-- `reduction` predicates as boxes, to fit layouts to them
 """

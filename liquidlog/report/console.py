@@ -30,7 +30,7 @@ from liquidlog.operations.optimize import (
     depth_after_round,
     expected_metrics,
 )
-from liquidlog.operations.planned import Explained, MigrationNotice
+from liquidlog.operations.planning import Explained, MigrationNotice
 from liquidlog.operations.writes import Appended, DroppedFeature
 from liquidlog.plan import (
     RESULT_FORMAT_VERSION,
@@ -70,7 +70,7 @@ from liquidlog.table import Table
 
 if TYPE_CHECKING:
     from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
-    from liquidlog.workload.form import Imported
+    from liquidlog.workload.queries import Imported
 
 
 _CURVE_ADVICE: Final = "--curve kd would write narrower files; docs/curves.md says when to use it"

@@ -22,8 +22,8 @@ from markupsafe import Markup
 
 from liquidlog.advice import Advice
 from liquidlog.clustering.health import Health
-from liquidlog.clustering.keyspace import Grid as Counts
-from liquidlog.clustering.keyspace import KeyMap, Side
+from liquidlog.clustering.maps import Grid as Counts
+from liquidlog.clustering.maps import KeyMap, Side
 from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed
 from liquidlog.foresee.verdict import (

@@ -23,8 +23,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from msgspec import UNSET, structs
 
-from liquidlog.curve.boxes import Layout
 from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.curve.layouts import Layout
 from liquidlog.data.reader import Located
 from liquidlog.data.runs import Origin, Run
 from liquidlog.data.values import concat
@@ -45,26 +45,7 @@ from liquidlog.plan import (
     repeated_message,
     rewrite_digest,
 )
-from liquidlog.rewriting.shuffle import (
-    Route,
-    build_layout,
-    choose_route,
-    first_ordinals,
-    keyed_rows,
-    slice_rows,
-    sorted_slice,
-)
-from liquidlog.rewriting.sink import (
-    OutputFile,
-    TaskFacts,
-    TaskProofs,
-    Timer,
-    check_rows,
-    failed,
-    merge_facts,
-    require_running,
-)
-from liquidlog.rewriting.source import (
+from liquidlog.rewriting.inputs import (
     DEFAULT_OPTIONS,
     Assignment,
     ExecutorOptions,
@@ -79,6 +60,25 @@ from liquidlog.rewriting.source import (
     rows_to_sample,
     split_file,
     survey_file,
+)
+from liquidlog.rewriting.outputs import (
+    OutputFile,
+    TaskFacts,
+    TaskProofs,
+    Timer,
+    check_rows,
+    failed,
+    merge_facts,
+    require_running,
+)
+from liquidlog.rewriting.shuffle import (
+    Route,
+    build_layout,
+    choose_route,
+    first_ordinals,
+    keyed_rows,
+    slice_rows,
+    sorted_slice,
 )
 from liquidlog.spec.arrow import arrow_type, is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema

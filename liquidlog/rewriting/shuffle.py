@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.boxes import LEAST_SHARE, Layout, place_columns
 from liquidlog.curve.curves import (
     Curve,
     CurveSample,
@@ -32,6 +31,7 @@ from liquidlog.curve.curves import (
     sort_rows,
     stable_order,
 )
+from liquidlog.curve.layouts import LEAST_SHARE, Layout, place_columns
 from liquidlog.data.values import (
     aligned,
     compacted,
@@ -43,7 +43,15 @@ from liquidlog.data.values import (
 )
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.sink import (
+from liquidlog.rewriting.inputs import (
+    Assignment,
+    GroupWork,
+    Split,
+    Survey,
+    WritingWork,
+    read_splits,
+)
+from liquidlog.rewriting.outputs import (
     OutputFile,
     Proof,
     TaskFacts,
@@ -53,14 +61,6 @@ from liquidlog.rewriting.sink import (
     failed,
     merge_facts,
     require_running,
-)
-from liquidlog.rewriting.source import (
-    Assignment,
-    GroupWork,
-    Split,
-    Survey,
-    WritingWork,
-    read_splits,
 )
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 

@@ -36,7 +36,7 @@ from liquidlog.workload.catalyst import (
     printed_merge,
     statement_conditions,
 )
-from liquidlog.workload.form import (
+from liquidlog.workload.queries import (
     Found,
     KnownTable,
     NotUnderstood,

@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import condition_or_problem, sql_problem
 from liquidlog.predicates.matching import positive_weight
-from liquidlog.workload.form import KnownTable, Tables
+from liquidlog.workload.queries import KnownTable, Tables
 
 # The sources of a SELECT, and the source of each name in it: proved, in doubt, or none
 #

@@ -8,7 +8,7 @@ import pytest
 
 from liquidlog.data.values import multiset_checksum
 from liquidlog.log.loader import open_store
-from liquidlog.rewriting.source import conform
+from liquidlog.rewriting.inputs import conform
 from liquidlog.table import Table
 from support.copies import copy_table
 from support.partitioned import migrate

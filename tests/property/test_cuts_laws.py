@@ -12,14 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from liquidlog.curve.boxes import (
-    LEAST_SHARE,
-    MOST_MORE,
-    CurveGrid,
-    key_order_bits,
-    place_columns,
-    place_rows,
-)
 from liquidlog.curve.curves import (
     Curve,
     Cuts,
@@ -37,6 +29,14 @@ from liquidlog.curve.curves import (
     sort_rows,
     spread_ids,
     stable_order,
+)
+from liquidlog.curve.layouts import (
+    LEAST_SHARE,
+    MOST_MORE,
+    CurveGrid,
+    key_order_bits,
+    place_columns,
+    place_rows,
 )
 from support.curves import as_sample, asked_of, ordinals_of, spread
 from support.effort import effort

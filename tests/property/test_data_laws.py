@@ -31,7 +31,7 @@ from liquidlog.data.values import (
 )
 from liquidlog.data.writer import DataFileWriter, StatisticsCollector
 from liquidlog.plan import WriterOptions
-from liquidlog.rewriting.source import conform
+from liquidlog.rewriting.inputs import conform
 from liquidlog.snapshot import path_order
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column

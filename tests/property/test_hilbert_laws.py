@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from msgspec import structs
 
-from liquidlog.clustering.keyspace import KeySpace, key_space
-from liquidlog.curve.boxes import Boxes, CurveRows, fit_boxes
+from liquidlog.clustering.health import KeySpace, key_space
 from liquidlog.curve.curves import Curve, coordinate_ends, curve_index
+from liquidlog.curve.layouts import Boxes, CurveRows, fit_boxes
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.inputs import DEFAULT_OPTIONS, WritingWork
 from liquidlog.rewriting.shuffle import choose_route
-from liquidlog.rewriting.source import DEFAULT_OPTIONS, WritingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from support.curves import hilbert_point, linear_point, ordinals_of, zorder_point
 from support.plans import make_plan, schema_json_of

@@ -15,22 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering import keyspace as module
+from liquidlog.clustering import maps as module
 from liquidlog.clustering.columns import PROVIDER, STABLE, clustering_state, file_states
-from liquidlog.clustering.keyspace import (
-    KeyMap,
-    MappedFiles,
-    closed,
-    column_ranges,
-    depths,
-    key_map,
-    key_ranges,
-)
+from liquidlog.clustering.health import column_ranges, depths, key_ranges
+from liquidlog.clustering.maps import KeyMap, MappedFiles, closed, key_map
 from liquidlog.data.values import multiset_checksum
 from liquidlog.foresee.plans import ratios
 from liquidlog.log.loader import open_store
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
-from liquidlog.rewriting.source import split_by_partition
+from liquidlog.rewriting.inputs import split_by_partition
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import (
     arrow_type,

@@ -14,9 +14,9 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from liquidlog.clustering.choice import _DRAWS, _SCAN_SHARE, OPEN_COST_BYTES
+from liquidlog.clustering.building import _DRAWS, _SCAN_SHARE, OPEN_COST_BYTES
 from liquidlog.clustering.columns import PROVIDER, sizes
-from liquidlog.clustering.keyspace import KeySpace, SpaceReaders, cells, key_space, space_readers
+from liquidlog.clustering.health import KeySpace, SpaceReaders, cells, key_space, space_readers
 from liquidlog.clustering.planner import _TOLERANCE
 from liquidlog.foresee import plans, verdict
 from liquidlog.foresee.verdict import StoreProfile

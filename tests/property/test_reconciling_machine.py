@@ -124,7 +124,7 @@ def _lost(history: list[PlainFile | None]) -> int:
 
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::liquidlog.operations.outputs.RunWarning"),
+    pytest.mark.filterwarnings("ignore::liquidlog.operations.vacuum.RunWarning"),
     pytest.mark.filterwarnings("ignore::liquidlog.errors.CheckpointWarning"),
     # A process that is killed closes nothing.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

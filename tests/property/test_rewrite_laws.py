@@ -27,8 +27,8 @@ from liquidlog.data.values import concat, multiset_checksum
 from liquidlog.errors import RowsNotFoundError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting.groups import rewrite_alone
-from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.inputs import GroupWork
+from liquidlog.rewriting.outputs import TaskFacts
 from liquidlog.spec.actions import (
     deleted_positions,
     encode_z85,

@@ -21,7 +21,7 @@ from liquidlog.workload.catalyst import (
     sql,
     sql_literal,
 )
-from liquidlog.workload.form import KnownTable, Tables
+from liquidlog.workload.queries import KnownTable, Tables
 from liquidlog.workload.statements import TableRead, parse_statements, table_reads
 
 _COLUMNS = (("a", "b", "c"), ("a", "b", "k"), ("a", "d"))

@@ -15,7 +15,7 @@ from liquidlog.errors import ExecutorError
 from liquidlog.local import LocalExecutor
 from liquidlog.plan import ClusteringPlan, GroupFailure, InputFile, Outcome, RewrittenGroup
 from liquidlog.rewriting.groups import GroupsInFlight
-from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.outputs import TaskFacts
 from liquidlog.spec.text import parse_size
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups, executor, session_tasks

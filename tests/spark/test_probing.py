@@ -16,7 +16,7 @@ from liquidlog.data.runs import runs_in
 from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.operations import optimize as watching
 from liquidlog.operations.batches import LandedGroups
-from liquidlog.operations.outputs import at_work
+from liquidlog.operations.vacuum import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, InputFile, RewriteMode, RewrittenGroup
 from liquidlog.rewriting import groups as passes
 from liquidlog.rewriting import shuffle

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from liquidlog.log.history import Needed
-from liquidlog.operations import outputs
+from liquidlog.operations import vacuum
 from support.effort import effort
 from support.emulators import Emulator
 from support.playground import memory_playground, object_playground, playground
@@ -22,7 +22,7 @@ SWITCHES = effort(1, 3)
 SAMPLES = effort(1, 2)
 DANGEROUS = {"commit, orphans", "append, orphans"}
 
-pytestmark = pytest.mark.filterwarnings("ignore::liquidlog.operations.outputs.RunWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::liquidlog.operations.vacuum.RunWarning")
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
@@ -80,7 +80,7 @@ def test_the_model_sees_what_a_vacuum_does_not_look_at(
     mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, instead = VACUUM_MUTANTS[mutant]
-    monkeypatch.setattr(outputs, name, instead)
+    monkeypatch.setattr(vacuum, name, instead)
     pair = next(pair for pair in PAIRS if pair.name == "run and commit, vacuum")
     with playground() as ground:
         race = Race.of(ground, pair)

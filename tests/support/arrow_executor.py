@@ -27,7 +27,7 @@ from liquidlog.plan import (
     files_digest,
     rewrite_digest,
 )
-from liquidlog.rewriting.source import conform
+from liquidlog.rewriting.inputs import conform
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, file_address

@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-from liquidlog.clustering.choice import TAKEN, Choice, build_plan
+from liquidlog.clustering.building import TAKEN, Choice, build_plan
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.snapshot import Snapshot

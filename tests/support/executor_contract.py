@@ -24,7 +24,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
 )
-from liquidlog.rewriting.source import ExecutorOptions
+from liquidlog.rewriting.inputs import ExecutorOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from support.plans import copy_inputs, make_plan, parquet_names, read_outputs, rows_of, write_inputs

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.boxes import place_columns
 from liquidlog.curve.curves import Curve
+from liquidlog.curve.layouts import place_columns
 from liquidlog.foresee.plans import Files
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf, PrimitiveType

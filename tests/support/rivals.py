@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from liquidlog.data import deleted_rows
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.log.history import SecondOpinion
-from liquidlog.operations import doctor, outputs
-from liquidlog.operations.outputs import ORPHANS, VACUUM_END, VACUUM_START
+from liquidlog.operations import doctor
+from liquidlog.operations import vacuum as vacuuming
+from liquidlog.operations.vacuum import ORPHANS, VACUUM_END, VACUUM_START
 from liquidlog.operations.writes import Appended
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
 from liquidlog.storage import files
@@ -565,7 +566,7 @@ def alone_on_storage() -> Iterator[None]:
     """
     with (
         mock.patch.object(SecondOpinion, "require"),
-        mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(vacuuming, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(doctor, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(files, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(deleted_rows, "ThreadPoolExecutor", OneByOne),

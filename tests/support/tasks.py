@@ -13,6 +13,8 @@ from liquidlog.data.reader import Located
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.groups import compact_share, shares
+from liquidlog.rewriting.inputs import Assignment, GroupWork, Survey, split_file, survey_file
+from liquidlog.rewriting.outputs import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidlog.rewriting.shuffle import (
     OutputTasks,
     RegroupTasks,
@@ -22,8 +24,6 @@ from liquidlog.rewriting.shuffle import (
     first_ordinals,
     in_batches,
 )
-from liquidlog.rewriting.sink import TaskFacts, check_rows, decode_facts, merge_facts
-from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
 from liquidspark.executor import partition_values
 from support.plans import rows_of, schema_json_of, write_inputs
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.data.runs import Run
-from liquidlog.operations.planned import explain_together
+from liquidlog.operations.planning import explain_together
 from liquidlog.table import Table
 from support.commands import call, said
 from support.logs import added, write_actions

@@ -14,7 +14,8 @@ from liquidlog.clustering.columns import (
     read_domain,
     resolve_columns,
 )
-from liquidlog.clustering.keyspace import Ticks, axis_ticks, key_space
+from liquidlog.clustering.health import key_space
+from liquidlog.clustering.maps import Ticks, axis_ticks
 from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import (

@@ -2,10 +2,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering import keyspace
+from liquidlog.clustering import health as measures
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health import Health, is_crossed, is_measured, measure_health, parse_bar
-from liquidlog.clustering.keyspace import KeyRanges, box_overlaps
+from liquidlog.clustering.health import (
+    Health,
+    KeyRanges,
+    box_overlaps,
+    is_crossed,
+    is_measured,
+    measure_health,
+    parse_bar,
+)
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
 from support.snapshots import FileSpec, bounds_of, snapshot_of
@@ -129,11 +136,11 @@ def test_the_error_band_of_a_sample_holds_the_exact_number(monkeypatch: pytest.M
     columns[0].hi[:40] = 5_000  # some files span everything, as after an append of all keys
     exact = box_overlaps(columns)
     assert (exact.error, exact.files_measured) == (0.0, 4_000)
-    monkeypatch.setattr(keyspace, "EXACT_FILES", 100)
-    monkeypatch.setattr(keyspace, "SAMPLED_FILES", 400)
+    monkeypatch.setattr(measures, "EXACT_FILES", 100)
+    monkeypatch.setattr(measures, "SAMPLED_FILES", 400)
     inside = 0
     for seed in range(40):
-        monkeypatch.setattr(keyspace, "_SEED", seed)
+        monkeypatch.setattr(measures, "_SEED", seed)
         sampled = box_overlaps(columns)
         assert sampled.files_measured == 400
         assert 0 < sampled.error < exact.average / 5

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.choice import pack, pack_evenly
+from liquidlog.clustering.building import pack, pack_evenly
 from liquidlog.clustering.columns import unresolved_problem
 from liquidlog.clustering.settings import policy_settings
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.boxes import CurveRows, fit_boxes
 from liquidlog.curve.curves import (
     Axis,
     Curve,
@@ -20,6 +19,7 @@ from liquidlog.curve.curves import (
     range_boundaries,
     range_ids,
 )
+from liquidlog.curve.layouts import CurveRows, fit_boxes
 from liquidlog.errors import ClusteringColumnError, UsageError
 
 

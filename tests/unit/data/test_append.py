@@ -10,7 +10,7 @@ from msgspec import structs
 from liquidlog.data.reader import DataLayout, Located, LogicalFile, ParquetFile
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.plan import InputFile, RowTracking
-from liquidlog.rewriting.source import conform, split_by_partition, too_long
+from liquidlog.rewriting.inputs import conform, split_by_partition, too_long
 from liquidlog.spec.arrow import arrow_schema, arrow_type, delta_schema, parse_limits
 from liquidlog.spec.schema import DataType, PrimitiveType, StructField, StructType, parse_schema
 from support.deleted import write_vector

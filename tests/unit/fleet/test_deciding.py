@@ -25,7 +25,7 @@ from liquidlog.fleet.policy import (
 )
 from liquidlog.foresee.verdict import Answer, Bar, Criteria, Option, Verdict, no_verdict
 from liquidlog.log.loader import open_store
-from liquidlog.operations.planned import ADVISED
+from liquidlog.operations.planning import ADVISED
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.lake import ragged

@@ -18,7 +18,7 @@ from liquidlog.plan import ClusteringPlan
 from liquidlog.report.page import page
 from liquidlog.storage import files as storage_files
 from liquidlog.table import Table
-from liquidlog.workload.form import Query
+from liquidlog.workload.queries import Query
 from support.arrow_executor import execute
 from support.commands import said
 from support.lake import EAGER, by_name, copied, ragged, rows, somebody_at_work, ticked

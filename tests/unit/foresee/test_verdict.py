@@ -13,8 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
+from liquidlog.clustering.health import Health, column_ranges, depths, key_ranges, measure_health
 from liquidlog.foresee import plans as module
 from liquidlog.foresee.plans import (
     MOST_UNMEASURED,
@@ -43,7 +42,7 @@ from liquidlog.foresee.verdict import (
     verdict_of,
     weigh,
 )
-from liquidlog.operations.planned import planned
+from liquidlog.operations.planning import planned
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot

@@ -9,7 +9,7 @@ import pytest
 
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.errors import ExecutorError, StorageError
-from liquidlog.rewriting.source import can_read, storage_problem
+from liquidlog.rewriting.inputs import can_read, storage_problem
 from liquidlog.storage.addresses import NO_OPTIONS
 from liquidspark.session import (
     WorkerAnswer,

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from liquidlog.data.reader import Located
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.source import Assignment, GroupWork, Survey, WritingWork
+from liquidlog.rewriting.inputs import Assignment, GroupWork, Survey, WritingWork
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark import executor, session

@@ -20,8 +20,8 @@ from liquidlog.local import LocalExecutor
 from liquidlog.operations.executors import open_executor
 from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
 from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.rewriting.inputs import ExecutorOptions
 from liquidlog.rewriting.shuffle import Route
-from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.table import Table
 from support.executor_contract import SHUFFLED, WAYS, ExecutorContract, Rewriting
 from support.plans import (

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from liquidlog.data.reader import LogicalFile
 from liquidlog.errors import StorageError
 from liquidlog.operations import doctor
-from liquidlog.operations.planned import criteria_of, judge_plan
+from liquidlog.operations.planning import criteria_of, judge_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute

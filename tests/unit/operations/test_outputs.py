@@ -24,7 +24,7 @@ from liquidlog.log.history import SecondOpinion
 from liquidlog.log.loader import open_store
 from liquidlog.operations import batches
 from liquidlog.operations.optimize import complete_result, read_result, result_so_far
-from liquidlog.operations.outputs import claimed
+from liquidlog.operations.vacuum import claimed
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,

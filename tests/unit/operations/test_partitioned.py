@@ -29,7 +29,7 @@ from liquidlog.errors import (
 from liquidlog.operations import writes
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
-from liquidlog.rewriting import sink
+from liquidlog.rewriting import outputs
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
@@ -240,7 +240,7 @@ def test_names_columns_by_their_physical_names(tmp_path: Path) -> None:
 def test_many_partitions_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "_MOST_GATHERED_BYTES", 4_000)
+    monkeypatch.setattr(outputs, "_MOST_GATHERED_BYTES", 4_000)
     held: list[int] = []
     seen: set[DataFileWriter] = set()
 
@@ -250,7 +250,7 @@ def test_many_partitions_take_bounded_memory(
             held.append(sum(one.pending_bytes for one in seen))
             super().write(table)
 
-    monkeypatch.setattr(sink, "DataFileWriter", Watched)
+    monkeypatch.setattr(outputs, "DataFileWriter", Watched)
     path = tmp_path / "t"
     write_deltalake(str(path), pa.table({"p": ["0"], "x": [0]}), partition_by=["p"])
     rows = pa.table({"p": [str(n % 4) for n in range(4_000)], "x": range(4_000)})

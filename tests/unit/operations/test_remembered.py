@@ -18,11 +18,11 @@ from deltalake.schema import PrimitiveType
 from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations.advise import import_workload, read_workload
-from liquidlog.operations.planned import explain_together
+from liquidlog.operations.planning import explain_together
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.printing import policy_document
 from liquidlog.table import Table
-from liquidlog.workload.form import encode_queries
+from liquidlog.workload.queries import encode_queries
 from support.arrow_executor import execute
 from support.commands import call, said
 from support.copies import set_elsewhere

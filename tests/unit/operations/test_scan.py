@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.operations.planned import criteria_of, judge_plan
+from liquidlog.operations.planning import criteria_of, judge_plan
 from liquidlog.spec.text import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute

@@ -17,8 +17,8 @@ from liquidlog.commit import Clock, OpenedTable
 from liquidlog.data.reader import write_vector
 from liquidlog.data.runs import APPEND, Origin, Run, RunStage, runs_in
 from liquidlog.errors import LiquidlogError, StorageError, UnsupportedFeatureError, UsageError
-from liquidlog.operations import outputs as operation
-from liquidlog.operations.outputs import AtWork, at_work
+from liquidlog.operations import vacuum as operation
+from liquidlog.operations.vacuum import AtWork, at_work
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.spec.actions import vector_path
 from liquidlog.spec.text import RETENTION

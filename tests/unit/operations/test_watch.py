@@ -23,7 +23,7 @@ from liquidlog.operations.optimize import (
     read_result,
     watch_of,
 )
-from liquidlog.operations.planned import explain_together
+from liquidlog.operations.planning import explain_together
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress, plan_document
 from liquidlog.report import console
 from liquidlog.storage.files import LocalTableStore

@@ -25,7 +25,7 @@ from liquidlog.errors import (
 from liquidlog.log.loader import open_store
 from liquidlog.operations.writes import append
 from liquidlog.plan import WriteResult
-from liquidlog.rewriting import sink
+from liquidlog.rewriting import outputs
 from liquidlog.spec.actions import Metadata
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.storage.files import are_apart
@@ -247,7 +247,7 @@ def test_an_append_that_may_have_landed_stays(
 
 
 def test_all_of_an_appended_file_is_proved(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink, "_PROVED_BYTES", 64)
+    monkeypatch.setattr(outputs, "_PROVED_BYTES", 64)
     assert table.append(rows(*range(10_000))).rows == 10_000
 
 

@@ -7,17 +7,15 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.matching import (
-    every_row_matches,
-    matching_partitions,
-    may_match,
-    parse_workload,
-)
-from liquidlog.predicates.reduction import (
     MAX_INTERVALS,
     MAX_PREDICATES,
     NEVER,
     NO_COLUMN,
+    every_row_matches,
     fitted_workload,
+    matching_partitions,
+    may_match,
+    parse_workload,
 )
 from liquidlog.predicates.workload import Session, WeightedPredicate
 from liquidlog.snapshot import Snapshot

@@ -14,8 +14,8 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import GroupFailure, RewrittenGroup
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import GroupRun, rewrite_alone
-from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.inputs import GroupWork
+from liquidlog.rewriting.outputs import TaskFacts
 from support.plans import make_plan, schema_json_of, write_inputs
 from support.tasks import compacted, shuffled
 

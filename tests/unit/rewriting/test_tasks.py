@@ -21,15 +21,15 @@ from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import rewrite_alone
-from liquidlog.rewriting.shuffle import slice_rows, slices_per_output
-from liquidlog.rewriting.sink import OutputFile, Proof, check_rows
-from liquidlog.rewriting.source import (
+from liquidlog.rewriting.inputs import (
     ExecutorOptions,
     GroupWork,
     Split,
     open_logical_file,
     read_splits,
 )
+from liquidlog.rewriting.outputs import OutputFile, Proof, check_rows
+from liquidlog.rewriting.shuffle import slice_rows, slices_per_output
 from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import ROWS, RUN, located, make_work, shuffled, surveys_of

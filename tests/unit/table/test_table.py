@@ -19,7 +19,7 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.loader import open_store
-from liquidlog.operations.planned import snapshot_of_plan
+from liquidlog.operations.planning import snapshot_of_plan
 from liquidlog.spec.actions import Change
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute

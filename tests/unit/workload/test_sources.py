@@ -19,7 +19,7 @@ from liquidlog.operations.advise import import_workload, read_workload, workload
 from liquidlog.storage.addresses import NO_OPTIONS
 from liquidlog.table import Table
 from liquidlog.workload import sources as line_rules
-from liquidlog.workload.form import Imported
+from liquidlog.workload.queries import Imported
 from liquidlog.workload.sources import DamagedStreamError, chunks
 from support.commands import said
 from support.repository import ROOT

@@ -3,7 +3,7 @@
 import pytest
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from liquidlog.workload.form import KnownTable, Tables
+from liquidlog.workload.queries import KnownTable, Tables
 from liquidlog.workload.sources import predicates, statements_asked
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
 

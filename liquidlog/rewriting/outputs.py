@@ -22,7 +22,7 @@ from liquidlog.data.values import add_checksums, format_checksum, multiset_check
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import Document, GroupCosts, WritePlan, WriteResult, WrittenFile, files_digest
-from liquidlog.rewriting.source import (
+from liquidlog.rewriting.inputs import (
     DEFAULT_OPTIONS,
     ExecutorOptions,
     Survey,

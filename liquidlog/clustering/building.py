@@ -25,7 +25,7 @@ from liquidlog.clustering.columns import (
     unresolved_problem,
     value_problems,
 )
-from liquidlog.clustering.keyspace import (
+from liquidlog.clustering.health import (
     ColumnSpans,
     Floats,
     KeySpace,

@@ -16,7 +16,7 @@ from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
 from liquidlog.advice import SAVED_AS, Advice, Candidate, Steps, layout_arguments, steps
-from liquidlog.clustering.choice import NewId, check_table
+from liquidlog.clustering.building import NewId, check_table
 from liquidlog.clustering.columns import (
     OTHER_COLUMNS,
     OTHER_PROVIDER,
@@ -29,7 +29,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
     sizes,
 )
-from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.health import key_space
 from liquidlog.clustering.planner import (
     fitted_to,
     input_rows,
