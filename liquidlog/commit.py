@@ -87,7 +87,7 @@ from liquidlog.version import ENGINE_INFO
 
 # Which winning commits conflict with a change, without I/O. The rules are the reference engine's
 # for SnapshotIsolation, with three differences. A change of metadata or protocol is a conflict
-# unless files outlast it (`spec.evolution`). A change of a domain that the change depends on is a
+# unless files outlast it (`spec.features`). A change of a domain that the change depends on is a
 # conflict. A writer that can delete the same rows from its outputs lets others delete rows of its
 # inputs (see `spec.actions`).
 #

@@ -15,7 +15,7 @@ another process retires it, never both. A commit puts a version only while the f
 run finished, with the digest of the documents that it commits; then the fate is removed. To delete
 files of a run, first retire or withdraw it, then read the log, then delete the files that the log
 does not name. A commit may have read the fate before its run was withdrawn: a version that is put
-in between makes this commit read the fate again (see `operations.outputs`).
+in between makes this commit read the fate again (see `operations.vacuum`).
 """
 
 import hashlib
