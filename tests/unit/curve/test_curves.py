@@ -39,7 +39,7 @@ def test_a_range_ends_where_the_next_sampled_one_begins() -> None:
     assert coordinate_ends(coords, 3).tolist() == [[2], [8], [8], [5]]
 
 
-@pytest.mark.parametrize(("low", "end"), [(0, 3 / 8), (3 / 8, 1)])
+@pytest.mark.parametrize(("low", "end"), [(0, 3 / 8), (3 / 8, 1), (1 / 8, 7 / 8)])
 def test_planes_are_where_queries_begin_or_end(low: float, end: float) -> None:
     coords = np.array([*product(range(8), repeat=2)] * 8, np.uint32)
     nothing, ordinals = np.zeros(1, np.int64), np.arange(512, dtype=np.uint64)
@@ -49,8 +49,10 @@ def test_planes_are_where_queries_begin_or_end(low: float, end: float) -> None:
     reach = Reach(asked, np.full(2, 0.5))
     order, _, cuts = fit_boxes(CurveRows.of(coords, ordinals, 3), 8, reach=reach)
     parts = cuts.parts_of(order.keys_of(coords), ordinals)
-    assert set(parts[coords[:, 0] < 3]) == {0, 1, 2}
-    assert set(parts[coords[:, 0] >= 3]) == {3, 4, 5, 6, 7}
+    inside = (coords[:, 0] >= 8 * low) & (coords[:, 0] < 8 * end)
+    found = set(parts[inside])
+    assert len(found) == 8 * (end - low)
+    assert found == set(range(min(found), max(found) + 1)) == set(range(8)) - set(parts[~inside])
     assert np.bincount(parts).min() >= 48
 
 
