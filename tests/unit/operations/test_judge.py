@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from liquidlog.data.reader import LogicalFile
 from liquidlog.errors import StorageError
-from liquidlog.operations import doctor
+from liquidlog.operations import doctor, planning
 from liquidlog.operations.planning import criteria_of, judge_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
@@ -92,6 +92,19 @@ def test_no_command_is_recommended_that_would_be_refused(tmp_path: Path) -> None
     assert "cannot be optimized" in found.sentence
     assert "partitioned" in names(table)
     assert all("optimize" not in (one.command or "") for one in table.doctor())
+
+
+def test_no_option_is_recommended_whose_files_would_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(tmp_path / "t", schema=SCHEMA, cluster_by=["x"])
+    for seed in range(12):
+        table.append(rows(40_000, seed))
+    assert sum(one.is_worth_it for one in table.judge().options) > 1
+    monkeypatch.setattr(planning, "refused_of", lambda *_: ("its old dates are unknown",))
+    found = table.judge()
+    assert (found.answer, found.best) == ("leave", None)
+    assert {one.problem for one in found.options} == {"its old dates are unknown"}
 
 
 def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
