@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.commit import Clock, OpenedTable, system_clock
+from liquidlog.commit import Clock, OpenedTable, rehearse, system_clock
 from liquidlog.data.runs import Run, RunStage, runs_in
 from liquidlog.errors import DocumentError, ExecutorError, StorageError, UsageError
 from liquidlog.log.history import SecondOpinion
@@ -237,16 +237,40 @@ def test_an_output_that_cannot_be_read_stops_no_other_group(grouped: Table) -> N
     assert [missing in failure for failure in sorted(report.failures)] == [True, False]
 
 
-def test_an_input_that_another_writer_removes_stops_no_other_group(grouped: Table) -> None:
-    plan, result = planned(grouped)
+def remove_input(grouped: Table, plan: ClusteringPlan) -> None:
     removed = next(iter(plan.groups[1].inputs)).path
     remove = {"path": removed, "deletionTimestamp": 1, "dataChange": True}
     version = grouped.snapshot().version + 1
     write_actions(grouped, version, {"commitInfo": {"operation": "DELETE"}}, {"remove": remove})
+
+
+def test_an_input_that_another_writer_removes_stops_no_other_group(grouped: Table) -> None:
+    plan, result = planned(grouped)
+    remove_input(grouped, plan)
     settings: dict[str, Any] = {"groups_per_commit": GROUPS, "max_reconciled_share": 0}
     report = grouped.commit_each(plan, result.groups, **settings)
     assert report.committed_groups == (0, 2, 3, 4)
     assert [one.group_id for one in report.conflicts] == [1]
+
+
+def test_outputs_stay_if_the_table_is_replaced_after_a_conflict(
+    grouped: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, result = planned(grouped)
+    remove_input(grouped, plan)
+    before = files_of(grouped)
+
+    def put_back(*arguments: Any) -> Any:
+        for version in (plan.read_version, plan.read_version + 1):
+            for file in Path(grouped.uri, "_delta_log").glob(f"{version:020d}.*"):
+                file.unlink()
+        return rehearse(*arguments)
+
+    monkeypatch.setattr(batches, "rehearse", put_back)
+    report = grouped.commit_each(plan, result.groups, groups_per_commit=GROUPS)
+    assert report.committed_groups == ()
+    assert len(report.conflicts) == GROUPS
+    assert files_of(grouped) == before
 
 
 # A result document is continued only if it is one; any other file stays as it was.
