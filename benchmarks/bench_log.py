@@ -35,7 +35,7 @@ rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
 """,
     "liquidlog, statistics of two columns, once open": """
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.log.checkpoints import load_bounds
+from liquidlog.log.loader import load_bounds
 from liquidlog.spec.schema import leaves
 table = Table.open(uri)
 snapshot = table.snapshot()

@@ -36,7 +36,7 @@ from deltalake import DeltaTable, QueryBuilder, WriterProperties, convert_to_del
 from s3fs import S3FileSystem
 from slow_store import BUCKET, SlowStore, slow_store
 
-from liquidlog.data.writer import FileEncoding
+from liquidlog.data.encodings import FileEncoding
 from liquidlog.table import Table
 from liquidspark.session import open_session
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bench_memory import high_water_bytes
 
-from liquidlog.data.values import decode_table
+from liquidlog.data.encodings import decode_table
 from liquidlog.plan import ClusteringPlan
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.inputs import (

@@ -640,7 +640,7 @@ class OpenedTable:
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
         """Return a function that loads bounds of a snapshot's files and keeps them."""
-        from liquidlog.log.checkpoints import load_bounds
+        from liquidlog.log.loader import load_bounds
 
         if self._bounds is None or self._bounds[0] is not snapshot:
             self._bounds = snapshot, remembering(partial(load_bounds, self.store, snapshot))

@@ -222,7 +222,7 @@ def queried_of(
     from liquidlog.predicates.conditions import referenced_leaves_each
     from liquidlog.predicates.matching import answers
 
-    session = Session.at_ms(now_ms)
+    session = Session(now_ms)
     found = answers(snapshot, workload, bounds_of, session)
     weights = shares(found.workload)
     size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)

@@ -36,9 +36,9 @@ from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import StructType as SparkStruct
 
 from liquidlog.curve.layouts import Layout
+from liquidlog.data.encodings import concat, convert_chunks, decoded, with_light_dictionaries
 from liquidlog.data.runs import Run
-from liquidlog.data.values import concat, convert_chunks, decoded
-from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
+from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import (
     Cancelled,

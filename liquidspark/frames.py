@@ -27,9 +27,9 @@ from pyspark.sql.functions import col, expr
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType as SparkStruct
 
+from liquidlog.data.encodings import convert_chunks, decoded
 from liquidlog.data.reader import FilePart, Located, TableRows, with_names_of
 from liquidlog.data.runs import Run
-from liquidlog.data.values import convert_chunks, decoded
 from liquidlog.errors import (
     CorruptLogError,
     DataFileError,

@@ -17,9 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.curve.curves import Ids, range_ids
-from liquidlog.data.reader import DataFile, DataLayout, Located, LogicalFile, is_live
-from liquidlog.data.runs import Run
-from liquidlog.data.values import (
+from liquidlog.data.encodings import (
     Lane,
     Lanes,
     add_checksums,
@@ -31,6 +29,8 @@ from liquidlog.data.values import (
     same_bits,
     subtract_checksums,
 )
+from liquidlog.data.reader import DataFile, DataLayout, Located, LogicalFile, is_live
+from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter, read_row_group_bounds
 from liquidlog.errors import (
     DataFileError,

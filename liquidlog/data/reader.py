@@ -29,8 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from liquidlog.data.runs import Run
-from liquidlog.data.values import (
+from liquidlog.data.encodings import (
     CODES,
     Leniency,
     convert_chunks,
@@ -39,6 +38,7 @@ from liquidlog.data.values import (
     integer_array,
     nulls,
 )
+from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, DataFileError, StorageError, UsageError
 from liquidlog.plan import InputFile, ReadPlan, RowTracking, file_schema
 from liquidlog.spec.actions import (

@@ -384,7 +384,7 @@ def asked_readers(
     from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
     from liquidlog.predicates.matching import answers
 
-    found = answers(snapshot, workload, bounds_of, Session.at_ms(now_ms))
+    found = answers(snapshot, workload, bounds_of, Session(now_ms))
     wheres = tuple(one.where for one in found.workload)
     named = referenced_paths_each(snapshot.schema, wheres)
     return Readers(
@@ -473,7 +473,7 @@ class Foresight:
         self._kept = kept
         self._store, self._snapshot, self._readers = store, snapshot, readers
         self._plans, self._profile, self._reads_rows = plans, profile, reads_rows
-        self._session = Session.at_ms(now_ms)
+        self._session = Session(now_ms)
         self._plain = unpartitioned(snapshot)
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         keys = [known[column.logical] for plan in plans for column in plan.columns]

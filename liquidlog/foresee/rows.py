@@ -21,8 +21,8 @@ from liquidlog.clustering.building import input_files, writer_options
 from liquidlog.clustering.columns import planned_row_tracking
 from liquidlog.clustering.health import finite_numbers
 from liquidlog.curve.curves import sorted_values
+from liquidlog.data.encodings import FileEncoding, Trial, worth_dictionaries
 from liquidlog.data.reader import DataLayout, Located, LogicalFile
-from liquidlog.data.writer import FileEncoding, Trial, worth_dictionaries
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.sample import (
     NO_CODEC,
@@ -37,7 +37,7 @@ from liquidlog.foresee.sample import (
     sampled,
     spread,
 )
-from liquidlog.log.checkpoints import load_bounds
+from liquidlog.log.loader import load_bounds
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.bounds import Bounds, ColumnBounds

@@ -22,7 +22,7 @@ from liquidlog.curve.curves import places_among
 from liquidlog.errors import UsageError
 from liquidlog.foresee.sample import Floats, KeptRows, Laid, SampledColumn, spread
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.workload import NotUsable, Session, Workload, recorded_per_day
+from liquidlog.predicates.workload import NotUsable, Session, Workload
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot
 from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
 from liquidlog.spec.schema import Leaf, quote_path
@@ -367,7 +367,19 @@ class Criteria:
     @property
     def per_day(self) -> float | None:
         """The queries per day: as given, else as recorded, None if unknown."""
-        return self.bar.queries_per_day or recorded_per_day(self.workload)
+        return self.bar.queries_per_day or _recorded_per_day(self.workload)
+
+
+def _recorded_per_day(workload: Workload) -> float | None:
+    """Return the queries per day (over at least one day), None unless all have times."""
+    known = [one.recorded for one in workload if one.recorded is not None]
+    firsts = [one.last_ms if one.first_ms is None else one.first_ms for one in known]
+    lasts = [one.last_ms for one in known if one.last_ms is not None]
+    starts = [one for one in firsts if one is not None]
+    if not workload or not len(starts) == len(lasts) == len(workload):
+        return None
+    days = max(1.0, (max(lasts) - min(starts)) / 86_400_000)
+    return math.fsum(one.weight for one in workload) / days
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ Source: PROTOCOL.md, "Checkpoints", "Checkpoint Schema", "V2 Spec", "Per-file St
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -20,17 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from liquidlog.errors import CorruptLogError, VersionNotFoundError
+from liquidlog.errors import CorruptLogError
 from liquidlog.snapshot import (
     DELETION_VECTOR_TYPE,
     FILES_SCHEMA,
     STATISTICS_TYPE,
     CheckpointFile,
-    Snapshot,
     Statistics,
     TailState,
-    deletion_vector,
-    num_records,
     replay_tail,
     tail_files,
     tail_statistics,
@@ -39,37 +35,20 @@ from liquidlog.spec.actions import (
     SIDECAR_DIR,
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
-    AddFile,
     DomainMetadata,
-    FileKey,
     Metadata,
     Protocol,
     SetTransaction,
     Sidecar,
     are_plain,
-    commit_name,
     decode_line,
     decode_sidecar_line,
-    file_key,
     log_path,
     parse_log_file,
 )
-from liquidlog.spec.arrow import Calendars, json_objects, map_values, one_array
-from liquidlog.spec.bounds import (
-    MAX_VALUES,
-    MIN_VALUES,
-    NULL_COUNT,
-    NUM_RECORDS,
-    Bounds,
-    ColumnBounds,
-    bounds_from,
-    cast_where_possible,
-    concat_bounds,
-    parse_bounds,
-    record_counts,
-)
-from liquidlog.spec.schema import Leaf, Path
-from liquidlog.spec.text import json_scalar
+from liquidlog.spec.arrow import Calendars, json_objects, map_values
+from liquidlog.spec.bounds import record_counts
+from liquidlog.spec.schema import Path
 from liquidlog.storage.files import Source, TableStore
 
 _ROWS_PER_BYTE: Final = 8
@@ -478,203 +457,3 @@ def _plain(value: Any, data_type: pa.DataType) -> Any:  # noqa: ANN401  maps arr
         present = [f for f in data_type if value[f.name] is not None]
         return {f.name: _plain(value[f.name], f.type) for f in present}
     return [_plain(child, data_type.value_type) for child in value]
-
-
-_TEXT: Final = ("stats",)
-_PARSED: Final = "stats_parsed"
-
-_FEW_SHARE: Final = 0.1
-"""Up to this share of all files, only the statistics of the wanted ones are parsed."""
-
-
-def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns` per row of `snapshot.files`; JSON takes precedence."""
-    if not columns:
-        return Bounds(columns=(), num_records=num_records(snapshot.files))
-    rows = one_array(snapshot.files["statistics_row"])
-    statistics = snapshot.statistics
-    if len(rows) <= _FEW_SHARE * statistics.rows:
-        return _bounds_of_few(store, snapshot, rows, columns)
-    parts = [
-        part
-        for file in statistics.checkpoint
-        for _, part in _of_checkpoint_file(store, file, columns)
-    ]
-    parts.append(parse_bounds(statistics.texts, columns))
-    return concat_bounds(parts).take(rows)
-
-
-def _bounds_of_few(
-    store: TableStore, snapshot: Snapshot, rows: pa.Array, columns: Sequence[Leaf]
-) -> Bounds:
-    statistics = snapshot.statistics
-    first_text = sum(file.adds for file in statistics.checkpoint)
-    paths = one_array(snapshot.files["path"])
-    found = [
-        part
-        for file in statistics.checkpoint
-        for part in _of_checkpoint_file(store, file, columns, paths)
-    ]
-    # If commits and a checkpoint have the same file, the commits' statistics count.
-    texts = pc.less_equal(first_text, rows)
-    from_texts = pc.subtract(rows.filter(texts), first_text)
-    found.append((paths.filter(texts), parse_bounds(statistics.texts.take(from_texts), columns)))
-    known = pa.chunked_array([names for names, _ in found][::-1], pa.string())
-    last = pc.index_in(paths, value_set=known)
-    return concat_bounds([part for _, part in found][::-1]).take(last)
-
-
-def _of_checkpoint_file(
-    store: TableStore, file: CheckpointFile, columns: Sequence[Leaf], paths: pa.Array | None = None
-) -> list[tuple[pa.Array, Bounds]]:
-    sections = [
-        (_PARSED, section, *leaf.physical)
-        for leaf in columns
-        for section in (MIN_VALUES, MAX_VALUES, NULL_COUNT)
-    ]
-    fields = [_TEXT, (_PARSED, NUM_RECORDS), *sections, ("path",)]
-
-    def convert(adds: pa.StructArray) -> tuple[pa.Array, Bounds]:
-        names = struct_field(adds, "path", pa.string())
-        if paths is not None:
-            chosen = pc.is_in(names, value_set=paths)
-            adds, names = adds.filter(chosen), names.filter(chosen)
-        return names, _bounds(adds, columns)
-
-    return read_statistics(store, file, fields, convert, of_few=paths is not None)
-
-
-def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:
-    texts = struct_field(adds, *_TEXT, STATISTICS_TYPE)
-    parsed = struct_field(adds, _PARSED, pa.null())
-    if not pa.types.is_struct(parsed.type):
-        return parse_bounds(texts, columns)
-    structs = bounds_from(columns, partial(_at, parsed))
-    if texts.null_count == len(texts):
-        return structs
-    parts, missing = parse_bounds(texts, columns), texts.is_null()
-    return Bounds(
-        columns=tuple(
-            ColumnBounds(*(pc.if_else(missing, *pair) for pair in zip(one, other, strict=True)))
-            for one, other in zip(structs.columns, parts.columns, strict=True)
-        ),
-        num_records=pc.if_else(missing, structs.num_records, parts.num_records),
-    )
-
-
-def _at(value: pa.Array, path: Path, wanted: pa.DataType) -> pa.Array:
-    for part in path:
-        if not pa.types.is_struct(value.type) or value.type.get_field_index(part) < 0:
-            return pa.nulls(len(value), wanted)
-        value = pc.struct_field(value, part)
-    return cast_where_possible(value, wanted)
-
-
-_FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-
-
-def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
-    """Return the statistics of some of the snapshot's files as JSON, None if a file has none."""
-    first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
-    rows = one_array(files["statistics_row"])
-    in_checkpoint = pc.less(rows, first_text)
-    paths = one_array(files["path"])
-    wanted, found = paths.filter(in_checkpoint), dict[str, str]()
-    for file in snapshot.statistics.checkpoint if len(wanted) else ():
-        for part in read_statistics(store, file, _FIELDS, lambda adds: _texts(adds, wanted)):
-            found.update(zip(part["path"].to_pylist(), part["text"].to_pylist(), strict=True))
-    texts = snapshot.statistics.texts.take(
-        pc.if_else(in_checkpoint, None, pc.subtract(rows, first_text))
-    )
-    columns = (paths.to_pylist(), in_checkpoint.to_pylist(), texts.to_pylist())
-    return [found.get(path) if there else text for path, there, text in zip(*columns, strict=True)]
-
-
-def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
-    """Return the statistics of all `files` as text of the log, null without a text."""
-    texts = partial(struct_field, name="stats", data_type=STATISTICS_TYPE)
-    found: list[pa.Array] = []
-    for file in statistics.checkpoint:
-        found += read_statistics(store, file, [("path",), ("stats",)], texts)
-    together = pa.chunked_array([*found, *statistics.texts.chunks], STATISTICS_TYPE)
-    return together.take(files["statistics_row"])
-
-
-def _texts(adds: pa.StructArray, paths: pa.Array) -> pa.Table:
-    adds = adds.filter(pc.is_in(struct_field(adds, "path", pa.string()), value_set=paths))
-    texts = struct_field(adds, "stats", STATISTICS_TYPE)
-    parsed = struct_field(adds, "stats_parsed", pa.null())
-    if pa.types.is_struct(parsed.type):
-        missing = pc.and_(texts.is_null(), parsed.is_valid())
-        rendered = [rendered_statistics(row) for row in parsed.filter(missing).to_pylist()]
-        texts = pc.replace_with_mask(texts, missing, pa.array(rendered, STATISTICS_TYPE))
-    found = pa.table({"path": struct_field(adds, "path", pa.string()), "text": texts})
-    return found.filter(texts.is_valid())
-
-
-def rendered_statistics(parsed: Mapping[str, Any]) -> str:
-    """Return a row of `stats_parsed` as JSON; decimals keep all digits, nulls are omitted."""
-    return _ENCODER.encode(_present(parsed)).decode()
-
-
-def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics struct
-    if isinstance(value, dict):
-        return {key: _present(child) for key, child in value.items() if child is not None}
-    return json_scalar(value, timespec="milliseconds")
-
-
-_Document = dict[str, msgspec.Raw]
-
-
-def original_adds(
-    store: TableStore, snapshot: Snapshot, files: pa.Table
-) -> Sequence[Mapping[str, msgspec.Raw]]:
-    """Return the newest add of each file as raw JSON by field, with unknown fields of commits."""
-    rows = files.to_pylist()
-    versions = sorted({row["version"] for row in rows if row["version"] is not None})
-    found = {version: _raw_adds(store, version) for version in versions}
-    originals = []
-    for row, text in zip(rows, raw_statistics(store, snapshot, files), strict=True):
-        add, version = add_of(row, text), row["version"]
-        original = (
-            msgspec.json.decode(msgspec.json.encode(add), type=_Document)
-            if version is None
-            else found[version].get(file_key(add))
-        )
-        if original is None:
-            detail = f"does not add {add.path} any more"
-            raise CorruptLogError(log_path(commit_name(version)), detail)
-        originals.append(original)
-    return originals
-
-
-def _raw_adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
-    content = store.read_log(commit_name(version))
-    if content is None:
-        raise VersionNotFoundError(version, version, version)
-    adds = {}
-    for line in content.split(b"\n"):
-        if b'"add"' not in line:
-            continue
-        action = decode_line(line)
-        if isinstance(action, AddFile):
-            document = msgspec.json.decode(line, type=dict[str, msgspec.Raw])["add"]
-            adds[file_key(action)] = msgspec.json.decode(document, type=_Document)
-    return adds
-
-
-def add_of(row: Mapping[str, Any], statistics: str | None = None) -> AddFile:
-    return AddFile(
-        path=row["path"],
-        partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
-        size=row["size"],
-        modification_time=row["modification_time"] or 0,
-        data_change=False,
-        stats=statistics,
-        tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
-        deletion_vector=deletion_vector(row["deletion_vector"]),
-        base_row_id=row["base_row_id"],
-        default_row_commit_version=row["default_row_commit_version"],
-        clustering_provider=row["clustering_provider"],
-    )

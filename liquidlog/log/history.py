@@ -36,17 +36,12 @@ from liquidlog.errors import (
     StorageError,
     TimestampNotFoundError,
 )
-from liquidlog.log.checkpoints import (
-    CheckpointState,
-    add_of,
-    read_checkpoint,
-    statistics_texts,
-    struct_field,
-)
+from liquidlog.log.checkpoints import CheckpointState, read_checkpoint, struct_field
 from liquidlog.log.loader import (
     Checkpoint,
     LogListing,
     LogSegment,
+    add_of,
     candidate_segments,
     hinted_version,
     list_log,
@@ -57,6 +52,7 @@ from liquidlog.log.loader import (
     read_change_files,
     read_commits,
     read_infos,
+    statistics_texts,
 )
 from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import (

@@ -90,9 +90,8 @@ from liquidlog.foresee.verdict import (
     opened_by_masks,
     opened_of_laid,
 )
-from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.history import version_at
-from liquidlog.log.loader import load_snapshot, open_store, require_used
+from liquidlog.log.loader import load_bounds, load_snapshot, open_store, require_used
 from liquidlog.operations.writes import Derive, changed
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.conditions import column_path, referenced_leaves, referenced_paths_each
@@ -394,7 +393,7 @@ def backtested(
         wheres = [scans[place].where for place in rows]
         try:
             then = load_snapshot(store, version)
-            bounds_of, session = partial(load_bounds, store, then), Session.at_ms(now_ms)
+            bounds_of, session = partial(load_bounds, store, then), Session(now_ms)
             found = judged_each(then, wheres, bounds_of, session)
         except LiquidlogError:
             continue  # e.g. its log files or columns are gone
@@ -458,7 +457,7 @@ _MOST_FILES: Final = 200_000
 def table_readers(
     store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
 ) -> "TableReaders":
-    session = Session.at_ms(now_ms)
+    session = Session(now_ms)
     count = snapshot.files.num_rows
     files: Numbers = np.arange(count)
     if count > _MOST_FILES:

@@ -73,8 +73,7 @@ from liquidlog.errors import (
     TableReplacedError,
     UsageError,
 )
-from liquidlog.log.checkpoints import original_adds
-from liquidlog.log.loader import list_log_from, read_commits
+from liquidlog.log.loader import list_log_from, original_adds, read_commits
 from liquidlog.logs import Log
 from liquidlog.operations.vacuum import (
     NewColumns,

@@ -55,11 +55,12 @@ from liquidlog.doctor import (
 from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
 from liquidlog.foresee.plans import with_ratios
 from liquidlog.foresee.verdict import Criteria, Verdict
-from liquidlog.log.checkpoints import load_bounds, original_adds
 from liquidlog.log.loader import (
     list_log,
+    load_bounds,
     load_snapshot,
     newest_versions,
+    original_adds,
     past_definitions,
     read_file_changes,
 )

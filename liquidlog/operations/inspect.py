@@ -40,8 +40,7 @@ from liquidlog.errors import (
 from liquidlog.foresee.plans import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Sample
-from liquidlog.log.checkpoints import load_bounds
-from liquidlog.log.loader import list_log, read_commits
+from liquidlog.log.loader import list_log, load_bounds, read_commits
 from liquidlog.plan import InputFiles, ReadPlan, RowTracking, live_rows
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
@@ -257,7 +256,7 @@ def health(
     if where is not None:
         from liquidlog.predicates.matching import answers
 
-        session, bounds_of = Session.at_ms(now_ms), partial(load_bounds, store, snapshot)
+        session, bounds_of = Session(now_ms), partial(load_bounds, store, snapshot)
         part = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
     leaves = [column.leaf for column in measured]
     bounds = load_bounds(store, snapshot, leaves)
@@ -376,7 +375,7 @@ def scan(
     zone: tzinfo | None = None if time_zone is None else UTC
     if time_zone is not None and time_zone.upper() != "UTC":
         zone = zone_named(time_zone, "time_zone")
-    session = Session.at_ms(now_ms, zone)
+    session = Session(now_ms, zone)
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
     workload = found.workload
     masks = [np.asarray(one.may_match, np.bool_) for one in found.judged]

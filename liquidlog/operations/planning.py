@@ -83,8 +83,7 @@ from liquidlog.foresee.verdict import (
     verdict_of,
     weigh,
 )
-from liquidlog.log.checkpoints import load_bounds
-from liquidlog.log.loader import require_same_table
+from liquidlog.log.loader import load_bounds, require_same_table
 from liquidlog.logs import Log, ms_since
 from liquidlog.plan import (
     MIGRATING_FORMAT_VERSION,

@@ -84,8 +84,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.checkpoints import load_bounds, original_adds
-from liquidlog.log.loader import load_snapshot
+from liquidlog.log.loader import load_bounds, load_snapshot, original_adds
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.vacuum import (
     OutputClaim,

@@ -377,7 +377,7 @@ class FileBounds:
         self.schema = snapshot.schema
         # A column with such a name hides the time.
         hides_time = any(field.name.lower() in _TIMES for field in snapshot.schema.fields)
-        self.session = replace(session, now_us=None) if hides_time else session
+        self.session = replace(session, now_ms=None) if hides_time else session
         self.count = snapshot.files.num_rows
         self.everything: Mask = np.ones(self.count, np.bool_)
         self._leaves = {leaf.logical: leaf for leaf in named}

@@ -402,9 +402,9 @@ def _called(node: exp.Expression, session: Session) -> SqlValue | None:
         with suppress(ValueError):
             return dt.date(*known) if is_date else None
         return None
-    if session.now_us is None or (not is_now(node) and node.args.get("this") is not None):
+    if session.now_ms is None or (not is_now(node) and node.args.get("this") is not None):
         return None
-    now = Moment(session.now_us, 0)
+    now = Moment(1000 * session.now_ms, 0)
     if isinstance(node, exp.CurrentDate):
         return _as_date(now, session)
     return _as_local(now, session) if isinstance(node, exp.Localtimestamp) else now

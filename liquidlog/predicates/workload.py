@@ -65,21 +65,6 @@ def said_once(workload: Workload) -> Workload:
     return tuple(replace(one, weight=weight) for one, weight in found.items())
 
 
-_DAY_MS: Final = 86_400_000
-
-
-def recorded_per_day(workload: Workload) -> float | None:
-    """Return the queries per day (over at least one day), None unless all have times."""
-    known = [one.recorded for one in workload if one.recorded is not None]
-    firsts = [one.last_ms if one.first_ms is None else one.first_ms for one in known]
-    lasts = [one.last_ms for one in known if one.last_ms is not None]
-    starts = [one for one in firsts if one is not None]
-    if not workload or not len(starts) == len(lasts) == len(workload):
-        return None
-    days = max(1.0, (max(lasts) - min(starts)) / _DAY_MS)
-    return math.fsum(one.weight for one in workload) / days
-
-
 # Sessions of readers: their time and time zone
 #
 # All times are microseconds since 1970: an instant in UTC, a local time as clocks show it.
@@ -95,20 +80,15 @@ ANY_SHIFT_US: Final = 25 * _HOUR_US
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A reader's time (microseconds since 1970) and time zone, None if any is possible.
+    """A reader's time (milliseconds since 1970) and time zone, None if any is possible.
 
     With `for_rows`, no row may be missed, not even a NaN that a writer left out of its bounds.
     Other Delta readers miss such a NaN, and predictions of what they read do the same.
     """
 
-    now_us: int | None = None
+    now_ms: int | None = None
     time_zone: dt.tzinfo | None = None
     for_rows: bool = False
-
-    @classmethod
-    def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":
-        """Return the session of a reader at a time (milliseconds since 1970)."""
-        return cls(None if now_ms is None else 1000 * now_ms, time_zone)
 
     def local_us(self, instant_us: int) -> tuple[int, int]:
         """Return the earliest and latest time that clocks may show at an instant."""

@@ -25,9 +25,9 @@ from msgspec import UNSET, structs
 
 from liquidlog.curve.curves import Curve, parse_curve
 from liquidlog.curve.layouts import Layout
+from liquidlog.data.encodings import concat
 from liquidlog.data.reader import Located
 from liquidlog.data.runs import Origin, Run
-from liquidlog.data.values import concat
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
 from liquidlog.plan import (

@@ -30,9 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.reader import DataLayout, Located, LogicalFile, ParquetFile, Span, with_names_of
-from liquidlog.data.runs import Run
-from liquidlog.data.values import (
+from liquidlog.data.encodings import (
     Leniency,
     concat,
     convert_chunks,
@@ -41,6 +39,8 @@ from liquidlog.data.values import (
     matching_name,
     value_bytes,
 )
+from liquidlog.data.reader import DataLayout, Located, LogicalFile, ParquetFile, Span, with_names_of
+from liquidlog.data.runs import Run
 from liquidlog.errors import (
     DataFileError,
     ExecutorError,

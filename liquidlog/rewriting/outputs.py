@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.data.encodings import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import Closing, DataFile
 from liquidlog.data.runs import Origin, Run
-from liquidlog.data.values import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import Document, GroupCosts, WritePlan, WriteResult, WrittenFile, files_digest

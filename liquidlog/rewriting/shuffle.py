@@ -32,7 +32,7 @@ from liquidlog.curve.curves import (
     stable_order,
 )
 from liquidlog.curve.layouts import LEAST_SHARE, Layout, place_columns
-from liquidlog.data.values import (
+from liquidlog.data.encodings import (
     aligned,
     compacted,
     concat,

@@ -15,13 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from liquidlog.data.encodings import multiset_checksum
 from liquidlog.data.reader import DataFile, read_deletion_vector
-from liquidlog.data.values import multiset_checksum
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import LiquidlogError
-from liquidlog.log import checkpoints
-from liquidlog.log.checkpoints import load_bounds, raw_statistics, rendered_statistics
-from liquidlog.log.loader import load_snapshot, open_store
+from liquidlog.log import loader
+from liquidlog.log.loader import (
+    load_bounds,
+    load_snapshot,
+    open_store,
+    raw_statistics,
+    rendered_statistics,
+)
 from liquidlog.operations.optimize import require_rewritable
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot
@@ -382,7 +387,7 @@ def test_texts_and_bounds_of_some_files_are_those_of_columns(
     texts = pa.array(raw_statistics(store, snapshot, snapshot.files), STATISTICS_TYPE)
     among_all = load_bounds(store, snapshot, leaves)
     assert plain_bounds(parse_bounds(texts, leaves)) == plain_bounds(among_all)
-    monkeypatch.setattr(checkpoints, "_FEW_SHARE", 1.0)
+    monkeypatch.setattr(loader, "_FEW_SHARE", 1.0)
     for step in (1, 2, 3):
         rows = pa.array(range(0, snapshot.files.num_rows, step), pa.int64())
         some = replace(snapshot, files=snapshot.files.take(rows), plain_files=None)

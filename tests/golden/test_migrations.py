@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.values import multiset_checksum
+from liquidlog.data.encodings import multiset_checksum
 from liquidlog.log.loader import open_store
 from liquidlog.rewriting.inputs import conform
 from liquidlog.table import Table

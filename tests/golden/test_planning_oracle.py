@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.change import optimize_metrics, planned_metrics
-from liquidlog.log.checkpoints import load_bounds
-from liquidlog.log.loader import load_snapshot, open_store
+from liquidlog.log.loader import load_bounds, load_snapshot, open_store
 from liquidlog.plan import GIB, ClusteringPlan, ClusteringPolicy, RewriteGroup, RewrittenGroup
 from liquidlog.snapshot import Snapshot, decoded_paths
 from support.plans import finished

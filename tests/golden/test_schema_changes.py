@@ -16,8 +16,13 @@ from liquidlog.definition.schema_changes import (
 )
 from liquidlog.errors import LiquidlogError, SchemaChangeError
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.log.checkpoints import original_adds
-from liquidlog.log.loader import list_recent_log, load_snapshot, open_store, read_commit
+from liquidlog.log.loader import (
+    list_recent_log,
+    load_snapshot,
+    open_store,
+    original_adds,
+    read_commit,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Commit, Metadata, Protocol, encode_actions
 from liquidlog.spec.features import table_features

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.curve.curves import range_boundaries, range_ids, sort_rows
-from liquidlog.data.reader import DataFile
-from liquidlog.data.values import (
+from liquidlog.data.encodings import (
     CODES,
     add_checksums,
     aligned,
@@ -29,6 +28,7 @@ from liquidlog.data.values import (
     narrowed,
     widened,
 )
+from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter, StatisticsCollector
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.inputs import conform

@@ -19,7 +19,7 @@ from liquidlog.clustering import maps as module
 from liquidlog.clustering.columns import PROVIDER, STABLE, clustering_state, file_states
 from liquidlog.clustering.health import column_ranges, depths, key_ranges
 from liquidlog.clustering.maps import KeyMap, MappedFiles, closed, key_map
-from liquidlog.data.values import multiset_checksum
+from liquidlog.data.encodings import multiset_checksum
 from liquidlog.foresee.plans import ratios
 from liquidlog.log.loader import open_store
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

@@ -21,9 +21,9 @@ from pyroaring import BitMap64
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
+from liquidlog.data.encodings import concat, multiset_checksum
 from liquidlog.data.reader import DataLayout, Located, LogicalFile
 from liquidlog.data.runs import Run
-from liquidlog.data.values import concat, multiset_checksum
 from liquidlog.errors import RowsNotFoundError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting.groups import rewrite_alone

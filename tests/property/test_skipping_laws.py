@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.data.deleted_rows import SoughtRows
+from liquidlog.data.encodings import aligned, concat, multiset_checksum, widened
+from liquidlog.data.encodings import narrowed as narrowed_column
 from liquidlog.data.reader import DataFile
-from liquidlog.data.values import aligned, concat, multiset_checksum, widened
-from liquidlog.data.values import narrowed as narrowed_column
 from liquidlog.data.writer import read_row_group_bounds
 from liquidlog.predicates.matching import judged_each
 from liquidlog.predicates.workload import Session

@@ -9,9 +9,9 @@ from msgspec import UNSET, structs
 
 from liquidlog.curve.curves import sort_rows
 from liquidlog.data.deleted_rows import FileLayout
+from liquidlog.data.encodings import format_checksum, multiset_checksum
 from liquidlog.data.reader import Located, LogicalFile
 from liquidlog.data.runs import Run
-from liquidlog.data.values import format_checksum, multiset_checksum
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (

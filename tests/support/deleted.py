@@ -24,8 +24,8 @@ from liquidlog.data.deleted_rows import (
     ReadBudget,
     rows_at,
 )
+from liquidlog.data.encodings import _bits
 from liquidlog.data.reader import DataFile, Located, LogicalFile
-from liquidlog.data.values import _bits
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking, WriterOptions
 from liquidlog.spec.actions import DeletionVector, Positions

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from liquidlog.data.values import format_checksum, multiset_checksum
+from liquidlog.data.encodings import format_checksum, multiset_checksum
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
     ClusteringPlan,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.planner import plan
-from liquidlog.log.checkpoints import load_bounds
+from liquidlog.log.loader import load_bounds
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.predicates.matching import may_match
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.values import (
+from liquidlog.data.encodings import (
     Leniency,
     add_checksums,
     convert,

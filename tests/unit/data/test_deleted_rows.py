@@ -23,9 +23,9 @@ from liquidlog.data.deleted_rows import (
     require_found,
     write_without,
 )
+from liquidlog.data.encodings import multiset_checksum, row_lanes, same_bits
 from liquidlog.data.reader import Located, write_vector
 from liquidlog.data.runs import Run, RunStage
-from liquidlog.data.values import multiset_checksum, row_lanes, same_bits
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     DataFileError,

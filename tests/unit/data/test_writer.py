@@ -14,17 +14,20 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
 from liquidlog.data import writer
 from liquidlog.data import writer as writing
+from liquidlog.data.encodings import (
+    decimals_of,
+    decoded,
+    filter_bytes,
+    with_light_dictionaries,
+    worth_dictionaries,
+)
 from liquidlog.data.reader import DataFile
-from liquidlog.data.values import decimals_of, decoded
 from liquidlog.data.writer import (
     DataFileWriter,
     StatisticsCollector,
     encoded_bytes,
-    filter_bytes,
     truncate_max,
     truncate_min,
-    with_light_dictionaries,
-    worth_dictionaries,
 )
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
@@ -214,7 +217,7 @@ def test_leaves_of_few_values_get_dictionaries_and_all_inside_lists_and_maps() -
 def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = table()
     chosen_bytes = encoded_bytes(rows, options_of(codec))
-    monkeypatch.setattr("liquidlog.data.writer._MAX_GROWTH", -1.0)
+    monkeypatch.setattr("liquidlog.data.encodings._MAX_GROWTH", -1.0)
     assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
 
 

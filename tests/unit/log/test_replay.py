@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from liquidlog.commit import OpenedTable
 from liquidlog.errors import CorruptLogError, LiquidlogError, VersionNotFoundError
-from liquidlog.log.checkpoints import implausible, load_bounds, read_adds, read_statistics
+from liquidlog.log.checkpoints import implausible, read_adds, read_statistics
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import (
     LogSegment,
@@ -23,6 +23,7 @@ from liquidlog.log.loader import (
     candidate_segments,
     list_log,
     list_recent_log,
+    load_bounds,
     load_snapshot,
     open_store,
     parse_commit,

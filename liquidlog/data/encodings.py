@@ -1,4 +1,4 @@
-"""Columns of values: exact conversions, and the checksum that proves a rewrite lost no row.
+"""Columns of values: exact conversions, a checksum of rows, and their encodings in files.
 
 Arrow columns: in dictionaries, in few bytes, as numpy arrays, and as other types exactly.
 
@@ -20,19 +20,24 @@ multiples and scrambling are bijections. Folding spreads a difference in few hig
 """
 
 import hashlib
+import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from liquidlog.spec.arrow import VARIANT, is_list, with_leaf_types
+from liquidlog.errors import UsageError
+from liquidlog.spec.arrow import VARIANT, is_list, leaf_column, with_leaf_types
 from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.text import Codec, parse_codec
 
 # Arrow buffers as numpy arrays without a copy. `Array.to_numpy` would import an installed pandas,
 # which costs every Spark worker half a second.
@@ -819,3 +824,245 @@ def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     wanted = with_leaf_types(column.type, lambda found: _BITS.get(found, found))
     return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
+
+
+# How files encode columns: dictionaries, codecs, pages, Bloom filters
+
+_PAGES: Final = {
+    "data_page_version": "1.0",
+    "coerce_timestamps": "us",
+    # Like the reference engine; fixed-length bytes are slower to write and to read.
+    "store_decimal_as_integer": True,
+    "store_schema": False,
+}
+
+_PAGE_BYTES: Final = 1 << 20
+"""Size of a page before compression; Arrow also ends pages after 20 000 rows. Pages of 64 KiB
+take delta-rs a tenth longer for all columns of lineitem, and a seventh less for single days."""
+
+_MOST_BATCH_ROWS: Final = 8_192
+_LEAST_BATCH_ROWS: Final = 64
+"""Rows between Arrow's looks at a page's size: rows of one page of the widest column within these
+limits. Its default of 1024 takes 6 % longer on lineitem than 65 536."""
+
+_SAMPLE_ROWS: Final = 16_384
+_DISTINCT_SHARE: Final = 0.75
+"""Most distinct values in a sample: about 27 000 in all, whose dictionary fits its page."""
+_NARROW_DISTINCT_SHARE: Final = 0.25
+"""The same for values of up to eight bytes: random integers take as many bytes per row with a
+dictionary as without at 0.29 of a sample, and a third more with four times as many."""
+_NARROW_BITS: Final = 64
+_LIGHT_SHARE: Final = 1 / 64
+"""Texts with at most this share of distinct values in a sample get dictionaries."""
+
+_TRIAL_ROWS: Final = 8_192
+_TRIAL_BYTES: Final = 8 << 20
+_TRIAL_SHARE: Final = 8
+"""A trial encodes this many rows, or bytes in memory, or one row in this many."""
+
+_LEAST_ROWS: Final = 1_024
+_LEAST_BYTES: Final = 256 << 10
+"""A column with fewer rows of codes, or fewer bytes of values, gets the codec without a test."""
+_MAX_GROWTH: Final = 0.01
+"""Most growth of a file, as a share, by columns without the codec: they are quicker to read."""
+_OVERLOOKED_BYTES: Final = 128
+"""Bytes that a codec may add to the few values of a trial, for example of a nearly empty column."""
+
+_ARROW_NAMES: Final = {Codec.UNCOMPRESSED: "none", Codec.LZ4_RAW: "lz4"}
+"""Codecs with other names in Arrow."""
+_ZSTD_LEVEL: Final = 1
+# On lineitem sorted along the curve, level 3 takes a fifth longer and saves nothing; snappy takes
+# a third less and half as many bytes more.
+
+FALSE_POSITIVES: Final = 0.01
+"""Share of the absent values that a filter takes for present."""
+MAX_FILTER_SHARE: Final = 0.1
+"""Filters take at most this share of the bytes of their row group's pages."""
+_FILTER_HASHES: Final = 8
+_LEAST_FILTER_BYTES: Final = 32
+_FILTERS: Final = "bloom_filter_options"
+
+
+class Trial(NamedTuple):
+    """Rows encoded on trial, and what the footer says of each column."""
+
+    rows: int
+    columns: tuple[pq.ColumnChunkMetaData, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileEncoding:
+    """The encoding of a file; `dictionaries` are the Parquet paths of the leaves that get one."""
+
+    compression: str
+    dictionaries: tuple[str, ...]
+    trial: Trial
+
+    @classmethod
+    def measure(cls, table: pa.Table, *, compression: str) -> "FileEncoding":
+        """Return the encoding of a file, measured on as many of its rows as are known, in order."""
+        dictionaries = tuple(worth_dictionaries(table))
+        return cls(compression, dictionaries, _tried(table, dictionaries, compression))
+
+    def arguments(self, first: pa.Table, *, bloom_filters: Sequence[Path] = ()) -> dict[str, Any]:
+        """Return the arguments of Arrow's writer; the `first` row group sizes the filters."""
+        widest = max((one.total_uncompressed_size for one in self.trial.columns), default=0)
+        page_rows = _PAGE_BYTES * self.trial.rows // max(1, widest)
+        return {
+            **_PAGES,
+            **_codecs(self.trial, self.compression),
+            **self._filters(first, bloom_filters),
+            "use_dictionary": list(self.dictionaries),
+            "data_page_size": _PAGE_BYTES,
+            "write_batch_size": min(max(page_rows, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS),
+            "write_page_index": True,
+            "write_page_checksum": True,
+        }
+
+    def _filters(self, first: pa.Table, paths: Sequence[Path]) -> dict[str, Any]:
+        if not paths or not first.num_rows:
+            return {}
+        stored = sum(column.total_compressed_size for column in self.trial.columns)
+        room_bytes = MAX_FILTER_SHARE * stored * first.num_rows / self.trial.rows
+        chosen = {}
+        for path in paths:
+            column = leaf_column(first, path)
+            if isinstance(column.type, pa.DictionaryType):
+                column = column.unify_dictionaries()
+            distinct = max(1, _distinct(column))
+            if filter_bytes(distinct) <= room_bytes:
+                room_bytes -= filter_bytes(distinct)
+                chosen[".".join(path)] = {"ndv": distinct, "fpp": FALSE_POSITIVES}
+        return {_FILTERS: chosen} if chosen else {}
+
+
+def require_possible_filters(bloom_filters: Sequence[Path]) -> None:
+    if bloom_filters and _FILTERS not in inspect.signature(pq.ParquetWriter.__init__).parameters:
+        raise UsageError(
+            f"Bloom filters need a newer pyarrow than {pa.__version__}, which writes none;"
+            " install a newer one wherever files are written, or leave out bloom_filter",
+            option="bloom_filter",
+        )
+
+
+def filter_bytes(distinct: int) -> int:
+    """Return the bytes, a power of two, of a filter for this many distinct values."""
+    bits = -_FILTER_HASHES * distinct / math.log(1 - FALSE_POSITIVES ** (1 / _FILTER_HASHES))
+    return max(_LEAST_FILTER_BYTES, 1 << math.ceil(math.log2(bits / 8)))
+
+
+def _codec_arguments(name: str) -> dict[str, Any]:
+    codec = parse_codec(name)
+    arguments: dict[str, Any] = {"compression": _ARROW_NAMES.get(codec, codec.value)}
+    return arguments | ({"compression_level": _ZSTD_LEVEL} if codec is Codec.ZSTD else {})
+
+
+def _left_uncompressed(trial: Trial) -> frozenset[str]:
+    """Return the columns that a codec shrinks least, as many as let the file hardly grow."""
+    room = _MAX_GROWTH * sum(column.total_compressed_size for column in trial.columns)
+    chosen = set()
+    for column in sorted(trial.columns, key=_saved_share):
+        size_bytes = column.total_uncompressed_size
+        saved = _saved_share(column) * max(1, size_bytes)
+        is_coded = column.has_dictionary_page
+        is_known = trial.rows >= _LEAST_ROWS if is_coded else size_bytes >= _LEAST_BYTES
+        if is_known and saved <= room:
+            room -= saved
+            chosen.add(column.path_in_schema)
+    return frozenset(chosen)
+
+
+def _saved_share(column: pq.ColumnChunkMetaData) -> float:
+    size_bytes = column.total_uncompressed_size
+    saved = max(0, size_bytes - column.total_compressed_size) + _OVERLOOKED_BYTES
+    return float(saved / max(1, size_bytes))
+
+
+def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
+    arguments = _codec_arguments(compression)
+    if parse_codec(compression) is Codec.UNCOMPRESSED:
+        return arguments
+    plain = _left_uncompressed(trial)
+    if not plain:
+        return arguments
+    paths = [column.path_in_schema for column in trial.columns]
+    compressed = [path for path in paths if path not in plain]
+    by_column = {name: dict.fromkeys(compressed, value) for name, value in arguments.items()}
+    by_column["compression"] |= dict.fromkeys(plain, "none")
+    return by_column
+
+
+def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Trial:
+    """Encode some neighbouring rows, since compression depends on the order of rows."""
+    if table.num_rows == 0:
+        return Trial(0, ())
+    row_bytes = max(1, table.nbytes // table.num_rows)
+    rows = min(_TRIAL_ROWS, _TRIAL_BYTES // row_bytes, table.num_rows // _TRIAL_SHARE)
+    rows = max(1, rows)
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.slice((table.num_rows - rows) // 2, rows),
+        sink,
+        use_dictionary=list(dictionaries),
+        **_PAGES,
+        **_codec_arguments(compression),
+    )
+    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    return Trial(rows, tuple(map(group.column, range(group.num_columns))))
+
+
+def worth_dictionaries(table: pa.Table) -> Iterator[str]:
+    """Yield the Parquet paths of leaves that gain by dictionaries, and of all in lists and maps."""
+    for child, column in zip(table.schema, table.itercolumns(), strict=True):
+        for path, values in _leaf_values(column, column.type, (child.name,)):
+            kind = None if values is None else plain_type(values.type)
+            is_narrow = kind and pa.types.is_primitive(kind) and kind.bit_width <= _NARROW_BITS
+            share = _NARROW_DISTINCT_SHARE if is_narrow else _DISTINCT_SHARE
+            if values is None or _distinct(values) <= max(1, share * len(values)):
+                yield ".".join(path)
+
+
+def with_light_dictionaries(table: pa.Table) -> pa.Table:
+    """Return the table with its text columns of few values in dictionaries, as files keep them."""
+    if table.num_rows < _SAMPLE_ROWS:
+        return table
+    for position, kind in enumerate(table.schema.types):
+        if kind != pa.string():
+            continue
+        sample = _sampled(table.column(position))
+        if _distinct(sample) <= _LIGHT_SHARE * len(sample):
+            column = table.column(position).combine_chunks().dictionary_encode()
+            field = table.field(position).with_type(column.type)
+            table = table.set_column(position, field, column)
+    return table
+
+
+def _sampled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if len(column) <= _SAMPLE_ROWS:
+        return column
+    rows = np.linspace(0, len(column) - 1, _SAMPLE_ROWS, dtype=np.int64)
+    return column.take(integer_array(rows))
+
+
+def _leaf_values(
+    column: pa.ChunkedArray | None, kind: pa.DataType, path: Path
+) -> Iterator[tuple[Path, pa.ChunkedArray | None]]:
+    """Yield the Parquet path and the values of each leaf; None inside lists and maps."""
+    if isinstance(kind, pa.StructType):
+        for child in kind:
+            inner = None if column is None else pc.struct_field(column, [child.name])
+            yield from _leaf_values(inner, child.type, (*path, child.name))
+    elif isinstance(kind, pa.MapType):
+        yield from _leaf_values(None, kind.key_type, (*path, "key_value", "key"))
+        yield from _leaf_values(None, kind.item_type, (*path, "key_value", "value"))
+    elif isinstance(kind, pa.ListType):
+        yield from _leaf_values(None, kind.value_type, (*path, "list", "element"))
+    else:
+        yield path, None if column is None else _sampled(column)
+
+
+def _distinct(values: pa.ChunkedArray) -> int:
+    if isinstance(values.type, pa.DictionaryType):
+        values = pa.chunked_array([chunk.indices.cast(CODES) for chunk in values.chunks], CODES)
+    found: int = pc.count_distinct(values).as_py()
+    return found
