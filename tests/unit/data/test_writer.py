@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import writer
+from liquidlog.data import encodings
 from liquidlog.data import writer as writing
 from liquidlog.data.encodings import (
     decimals_of,
@@ -435,7 +435,7 @@ def _plain(child: pa.Field) -> pa.Field:
 
 @pytest.fixture
 def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MAX_FILTER_SHARE", 1.0)
+    monkeypatch.setattr(encodings, "MAX_FILTER_SHARE", 1.0)
 
 
 @pytest.mark.usefixtures("any_share")
