@@ -46,8 +46,8 @@ def test_no_schedule_of_two_processes_loses_anything(pair: Pair) -> None:
 
 
 MUTANTS: dict[str, tuple[str, Callable[..., object]]] = {
-    "no version is put first": ("outputs._put_version", lambda *_: None),
-    "the log is not read again": ("outputs.named_files", lambda *_: frozenset()),
+    "no version is put first": ("vacuum._put_version", lambda *_: None),
+    "the log is not read again": ("vacuum.named_files", lambda *_: frozenset()),
     "a commit does not look at the run": ("batches.require_committable", lambda *_, **__: None),
 }
 
