@@ -542,8 +542,6 @@ def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapp
 
 MOST_OPTIONS: Final = 10
 """For a table of more than MANY_FILES, only OPTIMIZE with the table's own settings is judged."""
-_JUDGED_AGAIN: Final = 2
-"""The most options that are judged again by halves of the sampled rows."""
 _MOST_UNMEASURED_SHARE: Final = 0.05
 """The largest share of bytes without statistics for which a prediction is trusted."""
 
@@ -768,16 +766,14 @@ class _Maker:
         options = [
             self._option(one, foresight, number, surely=False) for number, one in enumerate(made)
         ]
-        # All were judged quickly, with narrow ranges; now the best again until one stays worth it.
-        for _ in range(_JUDGED_AGAIN):
-            number = _best(options)
-            if number is None:
-                break
-            options[number] = self._option(made[number], foresight, number, surely=True)
-            if options[number].is_worth_it:
-                break
-        # The best one must not be refused; refused ones have a problem.
+        # All were judged quickly, with narrow ranges; now the best again, until one stays worth it
+        # and its files are not refused. Refused options have a problem.
+        judged = set[int]()
         while (number := _best(options)) is not None:
+            if number not in judged:
+                judged.add(number)
+                options[number] = self._option(made[number], foresight, number, surely=True)
+                continue
             best = options[number]
             options[number] = _unless_refused(best, self.opened, self.snapshot, self.criteria)
             if options[number] is best:

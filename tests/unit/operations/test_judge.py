@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from liquidlog.data.reader import LogicalFile
 from liquidlog.errors import StorageError
+from liquidlog.foresee.plans import Foresight
 from liquidlog.operations import doctor, planning
 from liquidlog.operations.planning import criteria_of, judge_plan
 from liquidlog.predicates.workload import WeightedPredicate
@@ -105,6 +106,26 @@ def test_no_option_is_recommended_whose_files_would_be_refused(
     found = table.judge()
     assert (found.answer, found.best) == ("leave", None)
     assert {one.problem for one in found.options} == {"its old dates are unknown"}
+
+
+def test_the_option_after_a_refused_one_is_judged_again_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(tmp_path / "t", schema=SCHEMA, cluster_by=["x"])
+    for seed in range(12):
+        table.append(rows(40_000, seed))
+    answers = iter([("its old dates are unknown",)])
+    monkeypatch.setattr(planning, "refused_of", lambda *_: next(answers, ()))
+    judged = []
+    prediction = Foresight.prediction
+
+    def noted(self: Foresight, number: int, *, surely: bool = True) -> object:
+        judged.extend([number] if surely else [])
+        return prediction(self, number, surely=surely)
+
+    monkeypatch.setattr(Foresight, "prediction", noted)
+    assert table.judge().best is not None
+    assert len(set(judged)) > 1
 
 
 def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
