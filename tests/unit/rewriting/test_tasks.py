@@ -32,6 +32,7 @@ from liquidlog.rewriting.outputs import OutputFile, Proof, check_rows
 from liquidlog.rewriting.shuffle import slice_rows, slices_per_output
 from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
+from support.processes import eventually
 from support.tasks import ROWS, RUN, located, make_work, shuffled, surveys_of
 
 ROW_TRACKING = RowTracking(
@@ -272,5 +273,6 @@ def test_rows_do_not_stay_once_they_were_sent(tmp_path: Path) -> None:
     (sent,) = slice_rows(held, np.zeros(len(table), np.int64))
     assert (held, len(sent.rows)) == ([], len(table))
     del sent
-    assert pa.total_allocated_bytes() < before + table.nbytes
+    # Threads of other tests may hold memory for a moment.
+    assert eventually(lambda: pa.total_allocated_bytes() < before + table.nbytes, 30)
     assert next(reading, None) is None
