@@ -181,9 +181,9 @@ def excess(
 ) -> TooManyDeletedRows | None:
     """Return the conflict if more rows were deleted than a commit may follow, else None."""
     rows, live_rows, most = deleted_rows(deleted), group.live_rows, reconcilable.max_share
-    if rows is None or live_rows is None or any(lasting_reasons(group, deleted)):
+    if rows is None or live_rows is None or rows <= most * live_rows:
         return None
-    if rows <= most * live_rows:
+    if any(lasting_reasons(group, deleted)):
         return None
     return TooManyDeletedRows(rows, live_rows, most)
 

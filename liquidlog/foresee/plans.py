@@ -492,7 +492,9 @@ class Foresight:
         if is_in_log and not self._reads_rows:
             nothing = Sample(columns=(), file=np.zeros(0, np.int64), source=FROM_ROWS, files=0)
             return Rows(samples=(nothing,))
-        taken = np.max([np.full(len(self._sizes), -1), *self._owners], axis=0) >= 0
+        taken = np.zeros(len(self._sizes), np.bool_)
+        for owners in self._owners:
+            taken |= owners >= 0
         inputs = np.flatnonzero(taken)
         others = np.flatnonzero(~taken & bool(self._readers.values))
         most = _INPUT_FILES + _OTHER_FILES

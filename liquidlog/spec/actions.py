@@ -553,6 +553,9 @@ class Commit:
         return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
 
 
+_COMMIT_INFO_FIELDS: Final = structs.fields(CommitInfo)
+
+
 def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     """Return the content of a commitInfo without values of a wrong type, None for null.
 
@@ -563,7 +566,7 @@ def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw, type=dict[str, Any])
     found: dict[str, Any] = {}
-    for known in structs.fields(CommitInfo):
+    for known in _COMMIT_INFO_FIELDS:
         try:
             if known.encode_name in document:
                 found[known.name] = msgspec.convert(document[known.encode_name], known.type)
