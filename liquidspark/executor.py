@@ -68,6 +68,7 @@ from liquidlog.rewriting.inputs import (
     Survey,
     WritingWork,
     conform,
+    on_one_line,
     prepare_process,
     sample_positions,
 )
@@ -471,7 +472,7 @@ def _answer(
     except LiquidlogError as error:
         if may_pass(error) and is_tried_again(attempts):
             raise
-        failure = "; ".join(str(error).splitlines())
+        failure = on_one_line(error)
     schema = {"number": pa.int64(), "answer": pa.binary(), "failure": pa.string()}
     row = {"number": number, "answer": answer, "failure": failure}
     yield pa.RecordBatch.from_pylist([row], pa.schema(schema))

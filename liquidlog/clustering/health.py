@@ -725,11 +725,18 @@ class Health(Summary):
     asked_at: str | None = None
 
     def _facts(self) -> Mapping[str, object]:
-        names = (
-            *("table_uri", "version", "cluster_by_keys", "total_file_count", "total_bytes"),
-            *("unclustered_file_count", "depth_ratio", "read_ratio", "average_depth", "max_depth"),
-        )
-        return {name: getattr(self, name) for name in names}
+        return {
+            "table_uri": self.table_uri,
+            "version": self.version,
+            "cluster_by_keys": self.cluster_by_keys,
+            "total_file_count": self.total_file_count,
+            "total_bytes": self.total_bytes,
+            "unclustered_file_count": self.unclustered_file_count,
+            "depth_ratio": self.depth_ratio,
+            "read_ratio": self.read_ratio,
+            "average_depth": self.average_depth,
+            "max_depth": self.max_depth,
+        }
 
 
 def numeric_fields(of: type[Health | ColumnHealth]) -> tuple[str, ...]:

@@ -844,7 +844,7 @@ def fit_prefixed(
 # eighth more files are tried, too, and taken if queries open less than more files alone explain.
 
 MOST_MORE: Final = 1 / 8
-"""The share of files by which there may be more than planned, if queries gain by it."""
+"""How many more files than planned a layout may make, as a share, if queries gain by it."""
 _FEW_FILES: Final = 64
 """More files allow enough grids."""
 _ROUNDING: Final = 1e-9
