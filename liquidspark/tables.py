@@ -15,7 +15,7 @@ from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError
 from liquidlog.operations.advise import read_workload
 from liquidlog.operations.optimize import expected_metrics, partition_where, require_rewritable
 from liquidlog.predicates.workload import Workload
-from liquidlog.report.printing import jsonable
+from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
 from liquidlog.spec.text import address, number, one, text_mapping, texts
 from liquidlog.sql import column_type, parse_statement

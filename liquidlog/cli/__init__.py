@@ -1,10 +1,10 @@
 """The commands: thin calls of liquidlog.table that print text or, with `--json`, JSON.
 
 - `main` lists the verbs by section and loads a verb when it is called: begin here
-- `commands` the verbs of one table that rewrite no file, `statements` the verb `sql`
+- `looking`, `changing` the verbs of one table that rewrite no file, `statements` the verb `sql`
 - `rewriting` the verbs that plan, rewrite and commit, `upkeeping` those of many tables
 - `options` parses values, completes words and reads defaults from a file
-- `output` prints results, logs for -v, asks for consent, and turns errors into exit statuses
+- `output` prints results, logs for -v, asks for consent; `failures` turns errors into exit statuses
 """
 
 import os

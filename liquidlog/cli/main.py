@@ -26,28 +26,28 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "fleet": Verb("upkeeping", "Say which tables are worth a rewrite, the best first."),
         "advise": Verb("rewriting", "Say which columns and layout suit the queries, if any."),
         "optimize": Verb("rewriting", "Rewrite and commit; asks first if that is not worth it."),
-        "health": Verb("commands", "Say how well the table is clustered now."),
-        "report": Verb("commands", "Say whether to rewrite, and why, on one HTML page."),
+        "health": Verb("looking", "Say how well the table is clustered now."),
+        "report": Verb("looking", "Say whether to rewrite, and why, on one HTML page."),
     },
     "Look": {
-        "detail": Verb("commands", "Show the table as DESCRIBE DETAIL does."),
-        "history": Verb("commands", "Show the commits, newest first."),
-        "files": Verb("commands", "List the live files and their place in the clustering."),
-        "scan": Verb("commands", "List the files that a query with a predicate must open."),
-        "doctor": Verb("commands", "Find faults of the clustering, and repair them."),
+        "detail": Verb("looking", "Show the table as DESCRIBE DETAIL does."),
+        "history": Verb("looking", "Show the commits, newest first."),
+        "files": Verb("looking", "List the live files and their place in the clustering."),
+        "scan": Verb("looking", "List the files that a query with a predicate must open."),
+        "doctor": Verb("changing", "Find faults of the clustering, and repair them."),
     },
     "Change": {
-        "create": Verb("commands", "Create an empty table."),
-        "append": Verb("commands", "Append Parquet files as new files, in one commit."),
-        "cluster-by": Verb("commands", "Set the clustering columns; rewrites no file."),
+        "create": Verb("changing", "Create an empty table."),
+        "append": Verb("changing", "Append Parquet files as new files, in one commit."),
+        "cluster-by": Verb("changing", "Set the clustering columns; rewrites no file."),
         "migrate": Verb("rewriting", "Make a partitioned table a clustered one, in one commit."),
-        "drop-feature": Verb("commands", "Drop a table feature, so that other writers can write."),
+        "drop-feature": Verb("changing", "Drop a table feature, so that other writers can write."),
         "sql": Verb("statements", "Run one statement of SQL about a table."),
     },
     "Operate": {
-        "vacuum": Verb("commands", "Delete files that no version within the retention needs."),
-        "orphans": Verb("commands", "List or delete files that dead or forgotten runs left."),
-        "checkpoint": Verb("commands", "Write a checkpoint of the newest version."),
+        "vacuum": Verb("changing", "Delete files that no version within the retention needs."),
+        "orphans": Verb("changing", "List or delete files that dead or forgotten runs left."),
+        "checkpoint": Verb("changing", "Write a checkpoint of the newest version."),
         "tick": Verb("upkeeping", "Do for each table what a policy says is due."),
     },
     "In parts": {
@@ -143,7 +143,7 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the boundary to the user
-        from liquidlog.cli.output import explain_failure
+        from liquidlog.cli.failures import explain_failure
 
         return explain_failure(error, as_json="--json" in words)
 

@@ -99,8 +99,9 @@ from liquidlog.operations.planning import (
 from liquidlog.operations.vacuum import at_work
 from liquidlog.plan import ClusteringPlan, Outcome, plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate, Workload
-from liquidlog.report import console
-from liquidlog.report.printing import printed_plan, say
+from liquidlog.report import changes
+from liquidlog.report.jsonable import printed_plan
+from liquidlog.report.printing import say
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.table import Table
 
@@ -202,12 +203,12 @@ def plan(
     if output is not None:
         replace_file(output, plan_pieces(made))
     if not is_json():
-        emit(made, partial(console.judged_plan, verdict))
+        emit(made, partial(changes.judged_plan, verdict))
         return
     document = {**printed_plan(made), "verdict": verdict}
     if criteria.workload:
         document["prediction"] = predicted(opened.opened, made, criteria)
-    emit(document, console.plan)
+    emit(document, changes.plan)
 
 
 def _check_why(judging: Mapping[str, Any], why: str | None, limit: int | None) -> None:
@@ -219,10 +220,10 @@ def _check_why(judging: Mapping[str, Any], why: str | None, limit: int | None) -
 
 def _explain(opened: Table, made: ClusteringPlan, path: str | None, limit: int | None) -> None:
     if path is None and limit is None and not is_json():
-        emit(explain_together(made, examples=3), console.explanation)
+        emit(explain_together(made, examples=3), changes.explanation)
         return
     rows = opened.explain(made, path=path)
-    emit(first_of(rows, limit), console.explained_files, root="explain")
+    emit(first_of(rows, limit), changes.explained_files, root="explain")
     say_rest(len(rows), limit)
 
 
@@ -255,6 +256,7 @@ def workload(
     JSON or Parquet, imported workloads, Delta tables, and directories of these.
     """
     from liquidlog.operations.advise import import_workload
+    from liquidlog.report.tables import imported
     from liquidlog.workload.queries import encode_queries
 
     del action
@@ -266,7 +268,7 @@ def workload(
         storage_options=storage_options or storage_defaults(*sources, *tables),
     )
     replace_file(output, encode_queries(found.queries))
-    emit(found, console.imported)
+    emit(found, imported)
 
 
 @verb(
@@ -342,10 +344,10 @@ def advise(
     if apply and found.protocol_change is not None:
         note(str(found.protocol_change))
     applied = opened.apply_advice(found, dry_run=dry_run) if apply else ()
-    document, report = found.document(), console.advice(found)
+    document, report = found.document(), changes.advice(found)
     if apply:
         document["applied"] = list(applied)
-        report = (*report, *console.applied_advice(applied, dry_run=dry_run))
+        report = (*report, *changes.applied_advice(applied, dry_run=dry_run))
     emit(document, lambda _: report, dry_run=dry_run)
 
 
@@ -496,8 +498,8 @@ def optimize(
     end = {**_by(chosen), "verdict": verdict}
     if dry_run:
         engine.require_doable(chosen, made)
-        would = console.would_do(opened, made, seconds, gain, commits)
-        emit({**would, **end}, partial(console.would_optimize, verdict, made), dry_run=True)
+        would = changes.would_do(opened, made, seconds, gain, commits)
+        emit({**would, **end}, partial(changes.would_optimize, verdict, made), dry_run=True)
         return
     _say_verdict(verdict, yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
@@ -506,7 +508,7 @@ def optimize(
             done = rewrite(seconds, made)
         else:
             done = _in_rounds(opened, partial(opened.plan, **fitted), rewrite, made, gain)
-    emit({**done, **end}, console.optimized)
+    emit({**done, **end}, changes.optimized)
 
 
 def _in_rounds(
@@ -518,7 +520,7 @@ def _in_rounds(
 ) -> Mapping[str, Any]:
     execute = partial(rewrite, 0.0)
     rounds = optimize_in_rounds(opened.opened, again, execute, min_gain=gain, first=first)
-    return console.rounds_document(opened, first, tuple(rounds))
+    return changes.rounds_document(opened, first, tuple(rounds))
 
 
 def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> float | None:
@@ -558,7 +560,7 @@ def _rewritten_round(
             on_group=on_group,
         )
     seconds = planned_seconds + done.seconds
-    return console.round_document(made, done.report, done.metrics, seconds, commits)
+    return changes.round_document(made, done.report, done.metrics, seconds, commits)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -594,8 +596,8 @@ def run(
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
         engine.require_doable(engine.chosen(made), made, missing)
-        shown = console.would_run(made, finished) if is_json() else made
-        emit(shown, partial(console.would_rewrite, finished=done), dry_run=True)
+        shown = changes.would_run(made, finished) if is_json() else made
+        emit(shown, partial(changes.would_rewrite, finished=done), dry_run=True)
         return
     watch = watch_of(made, storage_options)
 
@@ -608,7 +610,7 @@ def run(
 
     with executors_heard():
         result = complete_result(output, made, rewrite, watch)
-    emit(result, console.rewritten)
+    emit(result, changes.rewritten)
 
 
 @verb("liquidlog commit plan.json result.jsonl")
@@ -635,8 +637,8 @@ def commit(
     storage_options = storage_options or storage_defaults(made.table_uri)
     opened = Table.open(made.table_uri, storage_options=storage_options)
     report = opened.commit(made, result, **commits, dry_run=dry_run)
-    document = console.committed_document(made, report, commits)
-    emit_change(document, console.committed, dry_run=dry_run)
+    document = changes.committed_document(made, report, commits)
+    emit_change(document, changes.committed, dry_run=dry_run)
 
 
 _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")
@@ -719,13 +721,13 @@ def migrate(
             engine.require_doable(chosen, made)
         else:
             replace_file(output, plan_pieces(made))
-        would = {**console.would_do(opened, made, planned_seconds, None, commits), **_by(chosen)}
+        would = {**changes.would_do(opened, made, planned_seconds, None, commits), **_by(chosen)}
         _show(made, would, notice, predicted)
         return
     require_consent(str(notice), yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
         done = {**_rewritten_round(opened, waiting, commits, planned_seconds, made), **_by(chosen)}
-    emit(console.migration_document(made, done, notice, predicted), console.migrated)
+    emit(changes.migration_document(made, done, notice, predicted), changes.migrated)
 
 
 def _extend(opened: Table, path: Path) -> None:
@@ -734,7 +736,7 @@ def _extend(opened: Table, path: Path) -> None:
     seconds = time.monotonic() - started
     replace_file(path, plan_pieces(made))
     unknown = {"executor": None, "executor_reason": None}
-    would = {**console.would_do(opened, made, seconds, None, {}), **unknown}
+    would = {**changes.would_do(opened, made, seconds, None, {}), **unknown}
     _show(made, would, migration_notice(opened.snapshot(), made), None)
 
 
@@ -744,8 +746,8 @@ def _show(
     notice: MigrationNotice,
     predicted: Prediction | None,
 ) -> None:
-    document = console.migration_document(made, would, notice, predicted)
-    emit(document, partial(console.would_migrate, made, predicted, notice), dry_run=True)
+    document = changes.migration_document(made, would, notice, predicted)
+    emit(document, partial(changes.would_migrate, made, predicted, notice), dry_run=True)
 
 
 def _check_migration(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from liquidlog import sql as ask
-from liquidlog.cli.commands import open_other
+from liquidlog.cli.changing import open_other
 from liquidlog.cli.main import cli
 from liquidlog.cli.options import (
     SIZE,
@@ -25,7 +25,7 @@ from liquidlog.cli.output import emit, emit_change
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
 from liquidlog.operations.optimize import partition_where
-from liquidlog.report import console
+from liquidlog.report import changes
 from liquidlog.report.printing import Line
 from liquidlog.sql import parse_statement
 from liquidlog.table import Table
@@ -145,7 +145,7 @@ class _Caller:
         opened = self.table.open()
         version = getattr(opened, asked.method)(*asked.names, **given, dry_run=self.dry_run)
         is_new = version != opened.opened.seen_version
-        shown = partial(console.altered, what=asked.has, is_new=is_new)
+        shown = partial(changes.altered, what=asked.has, is_new=is_new)
         return emit_change({"version": version}, shown, dry_run=self.dry_run)
 
     def vacuum(self, asked: ask.Vacuum) -> Any:  # noqa: ANN401
@@ -163,7 +163,7 @@ class _Caller:
         source = None if asked.like is None else open_other(address(asked.like), options)
         given = {**asked.definition, "storage_options": options, "dry_run": self.dry_run}
         Table.create(self.table.uri, like=source, **given)
-        emit_change({"version": 0}, console.created, dry_run=self.dry_run)
+        emit_change({"version": 0}, changes.created, dry_run=self.dry_run)
 
     def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
         return self._call(verb_name, dry_run=self.dry_run, **arguments)

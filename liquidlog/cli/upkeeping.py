@@ -34,9 +34,9 @@ from liquidlog.operations.executors import (
     open_executor,
     require_settings,
 )
-from liquidlog.report import console as reports
-from liquidlog.report.console import tick_openmetrics
+from liquidlog.report import tables as reports
 from liquidlog.report.progress import counted_progress
+from liquidlog.report.tables import tick_openmetrics
 
 
 @verb(

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +37,6 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.foresee.plans import with_ratios
-from liquidlog.foresee.rows import rows_of
-from liquidlog.foresee.sample import Sample
 from liquidlog.log.loader import list_log, load_bounds, read_commits
 from liquidlog.plan import InputFiles, ReadPlan, RowTracking, live_rows
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
@@ -51,6 +48,9 @@ from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import Path, mapping_mode, quote_path
 from liquidlog.spec.text import Summary, iso_time
 from liquidlog.storage.files import TableStore
+
+if TYPE_CHECKING:
+    from liquidlog.foresee.sample import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +262,8 @@ def health(
     bounds = load_bounds(store, snapshot, leaves)
     sample, of_rows, count = None, [], snapshot.files.num_rows
     if reads_rows and leaves and count:
+        from liquidlog.foresee.rows import rows_of
+
         rows = rows_of(store, snapshot, leaves, outputs=count, bounds=bounds)
         some = rows.samples[0]
         sample = some if rows.is_read else None
@@ -295,8 +297,11 @@ def judged_health(
     min_cube_bytes: int,
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
-    sample: Sample | None = None,
+    sample: "Sample | None" = None,
 ) -> Health:
+    # Most questions about a table predict nothing.
+    from liquidlog.foresee.plans import with_ratios
+
     found = measure_health(
         snapshot,
         columns,
@@ -417,7 +422,7 @@ def scan(
 
 
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
-    """Return the files of a version that may have rows of which `where` is true, by default all."""
+    """Return the files of a version that may match `where`, by default all."""
     arrow_schema(snapshot.schema)  # refuses columns that cannot be read
     problems = intervals(snapshot.schema)
     if problems:

@@ -40,8 +40,9 @@ from liquidlog.foresee.verdict import (
 )
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.inspect import PredicateScan, Scan
-from liquidlog.report.console import ANSWERS, counts
-from liquidlog.report.printing import Grid, Line, between, jsonable, remarks, shortened
+from liquidlog.report.jsonable import jsonable
+from liquidlog.report.printing import Grid, Line, between, remarks, shortened
+from liquidlog.report.tables import ANSWERS, counts
 from liquidlog.spec.text import NOT_MEASURED, amount, counted, escaped, render_size, visible
 
 READS_LISTED: Final = 20

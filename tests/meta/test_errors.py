@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog import errors
 from liquidlog.errors import Conflict, LiquidlogError
-from liquidlog.report.printing import render_json
+from liquidlog.report.jsonable import render_json
 from support.error_examples import CONFLICTS, EXAMPLES, SCHEMA_PROBLEMS
 from support.repository import text
 

@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.cli import rewriting
+from liquidlog.cli.failures import DEBUG_VARIABLE
 from liquidlog.cli.main import cli, run
-from liquidlog.cli.output import DEBUG_VARIABLE
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
     EXIT_CONFLICT,
@@ -37,7 +37,7 @@ from liquidlog.errors import (
     LiquidlogError,
 )
 from liquidlog.plan import ClusteringPlan, GroupFailure, encode_plan, encode_rewritten_group
-from liquidlog.report.printing import render_json
+from liquidlog.report.jsonable import render_json
 from liquidlog.spec.text import visible
 from liquidlog.table import Table
 from support.arrow_executor import execute

@@ -19,7 +19,7 @@ from liquidlog.fleet.policy import RewritePolicy, RewriteWhen, UpkeepPolicy, rea
 from liquidlog.fleet.upkeep import TableOutcome, Ticked, tick
 from liquidlog.operations.executors import Executor, executors_when_needed
 from liquidlog.plan import ClusteringPlan, Outcome, Progress
-from liquidlog.report.printing import render_json
+from liquidlog.report.jsonable import render_json
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups

@@ -25,7 +25,7 @@ from jsonschema import Draft202012Validator
 from liquidlog.cli import rewriting, upkeeping
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
-from liquidlog.report.printing import render_json
+from liquidlog.report.jsonable import render_json
 from liquidlog.spec.text import set_properties
 from liquidlog.table import Table
 from support.arrow_executor import execute

@@ -197,8 +197,12 @@ def test_help_begins_with_the_summary_and_ends_with_examples_that_parse() -> Non
     ("program", "heavy"),
     [
         ("from liquidlog.cli.main import cli, run; run(cli, ['--help'])", "pyarrow numpy msgspec"),
-        ("import liquidlog.cli.commands", ""),
-        ("import liquidlog.cli.commands, liquidlog.operations.writes", ""),
+        (
+            "from liquidlog.cli.main import cli, run; run(cli, ['nosuch'])",
+            "liquidlog.plan liquidlog.clustering",
+        ),
+        ("import liquidlog.cli.looking", "liquidlog.foresee liquidlog.operations.optimize"),
+        ("import liquidlog.cli.changing, liquidlog.operations.writes", ""),
     ],
 )
 def test_little_is_imported(program: str, heavy: str) -> None:

@@ -20,7 +20,7 @@ from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations.advise import import_workload, read_workload
 from liquidlog.operations.planning import explain_together
 from liquidlog.plan import decode_plan, encode_plan
-from liquidlog.report.printing import policy_document
+from liquidlog.report.jsonable import policy_document
 from liquidlog.table import Table
 from liquidlog.workload.queries import encode_queries
 from support.arrow_executor import execute

@@ -25,7 +25,7 @@ from liquidlog.operations.optimize import (
 )
 from liquidlog.operations.planning import explain_together
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress, plan_document
-from liquidlog.report import console
+from liquidlog.report import changes
 from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
@@ -321,4 +321,4 @@ def test_a_plan_says_what_it_keeps(tmp_path: Path) -> None:
     assert by_decision["keep"]["reason"] == "lies_well"
     counted = {row.decision: row.files for row in explain_together(plan, examples=3)}
     assert counted == {"rewrite": 2, "keep": 2}
-    assert len(console.plan(plan)) > len(console.plan(table.plan()))
+    assert len(changes.plan(plan)) > len(changes.plan(table.plan()))

@@ -10,8 +10,8 @@ import pyarrow as pa
 from liquidlog.operations.batches import ReconciledRows
 from liquidlog.operations.optimize import Round
 from liquidlog.plan import InputFile
-from liquidlog.report import console
-from liquidlog.report.console import reconciled_document, rounds_document
+from liquidlog.report import changes
+from liquidlog.report.changes import reconciled_document, rounds_document
 from liquidlog.report.printing import Line, show
 from liquidlog.table import Table
 from support.plans import make_plan, schema_json_of
@@ -26,7 +26,7 @@ def test_orphans_that_stayed_are_not_called_deleted() -> None:
         (False, False, "2 orphans of 10 B: delete them with --delete"),
     ):
         found = {"files": [ROW, ROW], "orphan_count": 2, "orphan_bytes": 10, "deleted": deleted}
-        assert console.orphans(found, gone=1, dry_run=dry_run)[-1] == Line(said)
+        assert changes.orphans(found, gone=1, dry_run=dry_run)[-1] == Line(said)
 
 
 def test_a_plan_advises_boxes_where_files_are_not_fitted_to_the_curve(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_plan_advises_boxes_where_files_are_not_fitted_to_the_curve(tmp_path: 
             curve=curve,
         )
         printed = StringIO()
-        show(console.plan(plan), printed)
+        show(changes.plan(plan), printed)
         assert ("--curve kd would" in printed.getvalue()) == advised
 
 
@@ -76,5 +76,5 @@ def test_rounds_say_what_was_reconciled_in_all(tmp_path: Path) -> None:
     }
     assert rounds_document(table, plan, ())["reconciled"] == reconciled_document(ReconciledRows())
     out = StringIO()
-    show(console.optimized(found), out)
+    show(changes.optimized(found), out)
     assert "4 row(s)" in out.getvalue()

@@ -12,9 +12,9 @@ from liquidlog.errors import LiquidlogError
 from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed, ranked
 from liquidlog.foresee.verdict import Bar
-from liquidlog.report.console import surveyed_fleet
 from liquidlog.report.page import fleet_page
 from liquidlog.report.printing import show
+from liquidlog.report.tables import surveyed_fleet
 from support.html_pages import MAX_BYTES, Browser, Reader
 
 HOSTILE = (

@@ -5,16 +5,8 @@ import json
 
 import pytest
 
-from liquidlog.report.printing import (
-    LEVELS,
-    Bars,
-    Grid,
-    Line,
-    render_json,
-    render_line,
-    show,
-    show_json,
-)
+from liquidlog.report.jsonable import render_json, render_line
+from liquidlog.report.printing import LEVELS, Bars, Grid, Line, show, show_json
 
 LONG = "part-" + "x y" * 200 + "-end.parquet"
 

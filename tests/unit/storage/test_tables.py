@@ -22,7 +22,7 @@ from liquidlog.fleet.finding import find_tables
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, survey
 from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.operations.optimize import require_rewritable
-from liquidlog.report.printing import render_json
+from liquidlog.report.jsonable import render_json
 from liquidlog.spec.actions import LAST_CHECKPOINT
 from liquidlog.storage.addresses import StorageOptions, file_address, local_path, table_address
 from liquidlog.storage.files import TableStore, tree

@@ -1,255 +1,37 @@
-"""The commands about one table that rewrite no file."""
+"""Commands that change or maintain a table and rewrite none of its files."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from liquidlog.cli.options import (
-    LOCAL_FILE,
     Address,
     bar_options,
-    chosen_version,
     dry_run_option,
     judging_workload_option,
     limit_option,
     offered_columns,
-    output_option,
     pairs_option,
     table_argument,
     verb,
-    version_options,
     workload_at,
-    workload_option,
 )
 from liquidlog.cli.options import files as parquet_files
-from liquidlog.cli.output import (
-    append_line,
-    emit,
-    emit_change,
-    first_of,
-    is_json,
-    replace_file,
-    require_consent,
-    require_trend,
-    say_rest,
-)
-from liquidlog.clustering.health import (
-    Health,
-    HealthBar,
-    is_crossed,
-    is_measured,
-    parse_bar,
-    require_measured,
-)
+from liquidlog.cli.output import emit, emit_change, first_of, require_consent, say_rest
 from liquidlog.clustering.settings import split_names
 from liquidlog.definition.create import clustering_protocol_change
 from liquidlog.doctor import FIXES
-from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, CorruptLogError, DocumentError, UsageError
-from liquidlog.log.loader import list_log
-from liquidlog.operations.inspect import written_bytes
+from liquidlog.errors import CorruptLogError, DocumentError, UsageError
 from liquidlog.operations.optimize import read_file
-from liquidlog.report import console
-from liquidlog.report.printing import Line, pairs, render_line, say
+from liquidlog.report import changes, tables
+from liquidlog.report.printing import Line
 from liquidlog.rewriting.inputs import read_schema
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import MODE, StructType, parse_schema
 from liquidlog.storage.addresses import StorageOptions, is_local
 from liquidlog.table import Table
-
-
-@verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
-@table_argument
-@version_options
-def detail(table: Address, version: int | None, timestamp: str | None) -> None:
-    """Show the table as DESCRIBE DETAIL does."""
-    opened = table.open()
-    chosen = chosen_version(opened, version, timestamp)
-    emit(opened.detail(chosen), console.detail)
-
-
-@verb("liquidlog history ./sales --limit 10")
-@table_argument
-@limit_option
-@click.option(
-    "--amplification",
-    is_flag=True,
-    help="Show how many bytes each commit added and moved, oldest first.",
-)
-def history(table: Address, limit: int | None, *, amplification: bool) -> None:
-    """Show the commits, newest first."""
-    opened = table.open()
-    if amplification:
-        written = written_bytes(opened.opened.store)
-        shown = written[-limit:] if limit else written
-        emit(shown, console.amplification, root="amplification")
-        say_rest(len(written), limit)
-        return
-    emit(opened.history(limit), console.history, root="history")
-    if limit is not None:
-        say_rest(len(list_log(opened.opened.store).commits), limit)
-
-
-@verb("liquidlog files ./sales --limit 20")
-@table_argument
-@version_options
-@limit_option
-def files(table: Address, version: int | None, timestamp: str | None, limit: int | None) -> None:
-    """List the live files and their place in the clustering."""
-    opened = table.open()
-    chosen = chosen_version(opened, version, timestamp)
-    snapshot_version, live = opened.snapshot(chosen).version, opened.files(chosen)
-    document = {"version": snapshot_version, "files": first_of(live, limit)}
-    emit(document, lambda found: console.files(found["files"]))
-    say_rest(live.num_rows, limit)
-
-
-@verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'read_ratio > 1.5'")
-@table_argument
-@click.option(
-    "--columns",
-    shell_complete=offered_columns,
-    help="Measure by these columns, a,b.  [default: the clustering columns]",
-)
-@workload_option(
-    "Measure by the columns that these queries compare most, at most four: JSON lines, .sql, or a"
-    " source of `workload import`."
-)
-@click.option("--where", help="Measure only files that may match this SQL predicate.")
-@click.option(
-    "--sample",
-    is_flag=True,
-    help="Read rows of up to 256 files to compare the table with a full rewrite.",
-)
-@click.option("--cubes", is_flag=True, help="List the ZCubes: files that were clustered together.")
-@limit_option
-@click.option(
-    "--fail-if",
-    "bars",
-    multiple=True,
-    help='Exit with status 6 if this is true: "read_ratio > 1.5"; repeats.',
-)
-@click.option(
-    "--openmetrics",
-    type=LOCAL_FILE,
-    help="Also write the numbers to this file, for Prometheus; replaces it.",
-)
-@click.option("--trend", type=LOCAL_FILE, help="Also append the result to this file, as JSON.")
-def health(
-    table: Address,
-    columns: str | None,
-    workload: str | None,
-    where: str | None,
-    bars: tuple[str, ...],
-    openmetrics: Path | None,
-    trend: Path | None,
-    limit: int | None,
-    *,
-    sample: bool,
-    cubes: bool,
-) -> int:
-    """Say how well the table is clustered now."""
-    if cubes:
-        others = ("columns", "workload", "where", "sample", "bars", "openmetrics", "trend")
-        given = [name for name in others if click.get_current_context().params.get(name)]
-        if given:
-            name = "fail-if" if given[0] == "bars" else given[0]
-            raise UsageError(f"--{name} has no effect with --cubes", option=name)
-        rows = table.open().cubes()
-        emit(first_of(rows, limit), console.cubes, root="cubes")
-        say_rest(rows.num_rows, limit)
-        return EXIT_OK
-    if limit is not None:
-        raise UsageError("--limit needs --cubes", option="limit")
-    limits = [parse_bar(bar) for bar in bars]
-    if trend is not None:
-        require_trend(trend)
-    opened = table.open()
-    names = None if columns is None else split_names(columns)
-    if columns is not None and workload is not None:
-        raise UsageError("give either --columns or --workload")
-    asked = workload_at(workload, opened.uri, table.options)
-    measured = opened.health(names, workload=asked, where=where, sample=sample)
-    if openmetrics is not None:
-        replace_file(openmetrics, console.openmetrics(measured))
-    if trend is not None:
-        append_line(trend, render_line(measured))
-    emit(measured, console.health)
-    return _status(limits, measured)
-
-
-def _status(bars: Sequence[HealthBar], measured: Health) -> int:
-    """Return the exit status, and print each crossed bar on stderr."""
-    unmeasured = [bar for bar in bars if not is_measured(bar, measured)]
-    crossed = [bar for bar in bars if bar not in unmeasured and is_crossed(bar, measured)]
-    for bar in crossed:
-        say(f"bar crossed: {bar.text}")
-    for bar in unmeasured:
-        if not crossed:
-            require_measured(bar, measured)  # raises
-        say(f"bar not judged: {bar.text}")
-    return EXIT_BAR_CROSSED if crossed else EXIT_OK
-
-
-@verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")
-@table_argument
-@click.option("--where", help="The query's SQL predicate.")
-@workload_option("The queries, with weights: JSON lines, .sql, or a source of `workload import`.")
-@click.option("--time-zone", help="The queries' time zone, like Europe/Berlin.  [default: any]")
-@version_options
-@limit_option
-def scan(
-    table: Address,
-    where: str | None,
-    workload: str | None,
-    time_zone: str | None,
-    version: int | None,
-    timestamp: str | None,
-    limit: int | None,
-) -> None:
-    """List the files that a query with a predicate must open."""
-    if (where is None) == (workload is None):
-        raise UsageError("give either --where or --workload")
-    opened = table.open()
-    asked = workload_at(workload, opened.uri, table.options)
-    chosen = chosen_version(opened, version, timestamp)
-    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
-    shown = replace(found, files=first_of(found.files, limit))
-    emit(shown, console.scan)
-    say_rest(found.files.num_rows, limit)
-
-
-@verb(
-    "liquidlog report ./sales -o sales.html",
-    "liquidlog report ./sales --workload queries.jsonl -o sales.html",
-)
-@table_argument
-@output_option("Write the page to this file; replaces it.", required=True)
-@judging_workload_option
-@bar_options
-def report(table: Address, output: Path, workload: str | None, bar: Mapping[str, Any]) -> None:
-    """Say whether to rewrite, and why, on one HTML page.
-
-    The page shows what queries open now and after a rewrite, the faults that doctor finds, the
-    health of the table and its history. It loads nothing from the network.
-    """
-    from liquidlog.report.page import page
-
-    opened = table.open()
-    asked = workload_at(workload, opened.uri, table.options)
-    overview = opened.overview(workload=asked, workload_source=workload, **bar)
-    content = page(overview, workload=workload or "W").encode()
-    replace_file(output, content)
-    done: dict[str, Any] = {"output": str(output), "version": overview.detail["version"]}
-    done |= {"size_bytes": len(content), "findings": len(overview.findings)}
-    if is_json():
-        done["verdict"] = overview.verdict
-    elif overview.verdict is not None:
-        done = {"answer": overview.verdict.sentence, **done}
-    emit(done, pairs)
 
 
 @verb("liquidlog create ./sales --schema-from day1.parquet --cluster-by day,store")
@@ -293,7 +75,7 @@ def create(
         storage_options=table.options,
         dry_run=dry_run,
     )
-    emit_change({"version": 0}, console.created, dry_run=dry_run)
+    emit_change({"version": 0}, changes.created, dry_run=dry_run)
 
 
 @verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
@@ -313,7 +95,7 @@ def append(table: Address, sources: tuple[str, ...], *, cluster: bool, dry_run: 
     It writes their rows again, with the statistics that clustering needs.
     """
     appended = table.open().append(sources, cluster=cluster, dry_run=dry_run)
-    emit_change(appended, console.appended, dry_run=dry_run)
+    emit_change(appended, changes.appended, dry_run=dry_run)
 
 
 @verb(
@@ -355,7 +137,7 @@ def cluster_by(
         {"version": version, "protocol_change": protocol},
         lambda done: (
             *asks,
-            *console.altered(done, what=what.strip(), is_new=is_new, dry_run=dry_run),
+            *changes.altered(done, what=what.strip(), is_new=is_new, dry_run=dry_run),
         ),
         dry_run=dry_run,
     )
@@ -378,7 +160,7 @@ def drop_feature(table: Address, feature: str, *, truncate_history: bool, dry_ru
     """
     opened = table.open()
     dropped = opened.drop_feature(feature, truncate_history=truncate_history, dry_run=dry_run)
-    emit_change(dropped, console.dropped_feature, dry_run=dry_run)
+    emit_change(dropped, changes.dropped_feature, dry_run=dry_run)
 
 
 def open_other(address: str, options: Mapping[str, str]) -> Table:
@@ -439,7 +221,7 @@ def doctor(
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
     found = opened.doctor(workload=asked, workload_source=workload, **bar)
     document = {"findings": found.findings, "fixed": fixed, "verdict": found.verdict}
-    emit_change({**document, "workload": found.queried}, console.diagnosis, dry_run=dry_run)
+    emit_change({**document, "workload": found.queried}, tables.diagnosis, dry_run=dry_run)
 
 
 @verb("liquidlog checkpoint ./sales")
@@ -451,7 +233,7 @@ def checkpoint(table: Address, *, dry_run: bool) -> None:
     Readers then open the table without reading older commits.
     """
     made = table.open().checkpoint(dry_run=dry_run)
-    emit_change(made, console.checkpointed, dry_run=dry_run)
+    emit_change(made, changes.checkpointed, dry_run=dry_run)
 
 
 @verb("liquidlog orphans ./sales", "liquidlog orphans ./sales --older-than 7d --delete")
@@ -495,7 +277,7 @@ def orphans(
         "deleted": delete,
     }
     gone = sum(row["deleted"] for row in rows)
-    emit_change(document, partial(console.orphans, gone=gone), dry_run=dry_run)
+    emit_change(document, partial(changes.orphans, gone=gone), dry_run=dry_run)
     say_rest(len(rows), limit)
 
 
@@ -542,5 +324,5 @@ def vacuum(
         "files": first_of(rows, limit),
         "kept": done.kept,
     }
-    emit_change(document, console.vacuumed, dry_run=dry_run)
+    emit_change(document, changes.vacuumed, dry_run=dry_run)
     say_rest(len(rows), limit)
